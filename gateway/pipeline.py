@@ -54,6 +54,7 @@ from gateway.request import Request, forwarded, read_document
 from gateway.requirements import check_requirements, for_user, granted
 from gateway.responses import CALL_ID, ResponseBuilder, refusal, with_headers
 from gateway.routing import PublishedTool, Router
+from gateway.tracing import TRACEPARENT, continued
 from gateway.wire import Body, StreamReply, WireReply
 
 log = logging.getLogger("gateway.pipeline")
@@ -111,9 +112,10 @@ class Pipeline:
     async def answer(self, request: Request, arriving: Body) -> WireReply:
         """Answers a request to an endpoint of any surface."""
         try:
-            caller = await self._identify(request.operation, request)
+            came_as = request.operation
+            caller = await self._identify(came_as, request)
             spend, principal, ip = self._limiter.spend, caller.principal, request.ip
-            is_spent = request.operation == "list"  # at an endpoint for lists the limits do not depend on the body
+            is_spent = came_as == "list"  # at an endpoint for lists the limits do not depend on the body
             if is_spent:
                 request.extra += await spend("list", principal, ip, None)
             try:
@@ -134,6 +136,7 @@ class Pipeline:
             target = None if tool is None else tool.target
             request.extra += () if is_spent else await spend(request.operation, principal, ip, target)
             if tool is None or not isinstance(opened, OpenedCall):
+                request.extra += self._limiter.admit_as(request.operation, ip, came_as)
                 return await self._answer_other(opened, caller, request)
             call = opened.call if caller.user_id is None else for_user(opened.call, caller.user_id)
             if not tool.schema.accepts(call.arguments, size):
@@ -142,7 +145,9 @@ class Pipeline:
                 await self._consents.wait(opened.awaited)
             invocation = self._invocation(tool, call, caller, request)
             prefer, terms = request.head.headers.get(b"prefer"), opened.terms
-            preference = NO_PREFERENCE if prefer is None and terms is NO_TERMS else preferred(prefer, terms)
+            is_plain = prefer is None and terms is NO_TERMS
+            preference = NO_PREFERENCE if is_plain else preferred(prefer, terms)
+            invocation = invocation if is_plain else _on_terms(invocation, terms, request)
             is_kept = call.call_id is not None or preference.respond_async or terms.keeps(tool.route.timeout_s)
             if not (is_kept or tool.backend.deferred):
                 del body, document, opened, call  # thousands of calls may wait for minutes: this frees their memory
@@ -174,7 +179,7 @@ class Pipeline:
         """Answers with the status of a kept call, in that call's dialect. `delivers`: the reply holds the result."""
         try:
             caller = await self._identify_and_spend("poll", request)
-            view = await self._calls.look(call_id, caller, delivers=delivers)
+            view = await self._calls.earlier.look(call_id, caller, delivers=delivers)
             return await self._answer_with_view(view, request, accepted=view is not None and view.status is None)
         except Exception as exc:
             return refusal(exc, request)
@@ -183,7 +188,9 @@ class Pipeline:
         """Cancels a kept call unless it is over, and answers with its status."""
         try:
             caller = await self._identify_and_spend("poll", request)
-            return await self._answer_with_view(await self._calls.cancel(call_id, caller), request, accepted=True)
+            return await self._answer_with_view(
+                await self._calls.earlier.cancel(call_id, caller), request, accepted=True
+            )
         except Exception as exc:
             return refusal(exc, request)
 
@@ -250,19 +257,19 @@ class Pipeline:
     async def _answer_about(self, opened: FollowUp, caller: Caller, request: Request) -> WireReply:
         """Answers a request about a kept call. Raises NOT_FOUND, BACKEND_UNAVAILABLE, or that a call is lost."""
         if isinstance(opened, OpenedLook):
-            view = found(await self._calls.look(opened.call_id, caller))
+            view = found(await self._calls.earlier.look(opened.call_id, caller))
             return await self._responses.status(view, request, opened.encoder)
         if isinstance(opened, OpenedReturn):
-            back = await self._calls.rejoin(opened.request_key, caller, MAX_REJOIN_S)
+            back = await self._calls.earlier.rejoin(opened.request_key, caller, MAX_REJOIN_S)
             if back is None:
                 raise opened.lost
             return await self._responses.kept(back, request, accepted=False)
         if isinstance(opened, OpenedWithdrawal):
-            await self._calls.withdraw(opened.request_key, caller)
+            await self._calls.earlier.withdraw(opened.request_key, caller)
         elif isinstance(opened, OpenedCancel):
-            found(await self._calls.cancel(opened.call_id, caller))
+            found(await self._calls.earlier.cancel(opened.call_id, caller))
         else:
-            found(await self._calls.consent(opened.call_id, caller, opened.decision) or None)
+            found(await self._calls.earlier.consent(opened.call_id, caller, opened.decision) or None)
         return opened.reply
 
     def _invocation(self, tool: PublishedTool, call: ToolCall, caller: Caller, request: Request) -> Invocation:
@@ -379,6 +386,21 @@ class Pipeline:
             return reply
         applied = preference.applied(accepted=accepted, at_most_s=timeout_s)
         return reply if applied is None else with_headers(reply, (PREFERENCE_APPLIED, applied.encode()))
+
+
+def _on_terms(invocation: Invocation, terms: CallTerms, request: Request) -> Invocation:
+    """The call with who wants to know how far it has come, and in the trace that it brings along.
+
+    The headers of its request go before that.
+    """
+    if terms.reports:
+        invocation = replace(invocation, report=request.report)
+    if terms.trace is None or TRACEPARENT in request.head.headers:
+        return invocation
+    before = request.trace
+    request.trace = continued(before, *terms.trace)
+    forwarded_ones = invocation.headers[: -len(before.sent)]
+    return replace(invocation, headers=(*forwarded_ones, *request.trace.sent))
 
 
 def found(it: T | None) -> T:

@@ -17,6 +17,7 @@ from gateway.model import (
     Json,
     JsonObject,
     Listing,
+    Progress,
     Selection,
     ToolCall,
     ToolDefinition,
@@ -106,6 +107,13 @@ class Limiter(Protocol):
         """The first phase, before the caller is known: counts in this process only. Raises RATE_LIMITED."""
         ...
 
+    def admit_as(self, operation: Operation, ip: str, counted: Operation) -> Headers:
+        """Admits a request that turns out to be this operation, after it was `counted` as another. Raises RATE_LIMITED.
+
+        What has counted it does so once.
+        """
+        ...
+
     def verification_failed(self, ip: str) -> None:
         """Counts a credential that was verified and refused."""
         ...
@@ -152,8 +160,8 @@ class EventStream(Protocol):
         """What comes before everything else; may be empty."""
         ...
 
-    def beat(self, elapsed_s: float) -> bytes:
-        """A sign of life, `elapsed_s` after the request came."""
+    def beat(self, progress: Progress) -> bytes:
+        """A sign of life, with how far the call has come if its caller wants to know."""
         ...
 
     def last(self, reply: WireReply) -> bytes:
@@ -172,6 +180,11 @@ class Encoder(Protocol):
     @property
     def wire_version(self) -> str:
         """The version of the dialect as the caller wrote it."""
+        ...
+
+    @property
+    def revision(self) -> str:
+        """The version as logs have it, one of a few; empty where the name of the dialect says enough."""
         ...
 
     def encode_result(self, result: ToolResult, call_id: str) -> WireReply:
@@ -274,12 +287,16 @@ class CallTerms(Struct, frozen=True, kw_only=True):
     `request_key` tells the request from all others of its caller's: if it comes again, it is the same call. It has no
     meaning to the caller, who cannot ask for the call by it. `outlives_caller`: the call goes on if its caller leaves.
     `wait_s` is how long the caller will wait; None: as `Prefer` says. Without `handover` it waits for the outcome.
+    `trace` are the `traceparent` and the `tracestate` that a call brings along; headers go before them. `reports`: the
+    caller wants to know how far the call has come.
     """
 
     request_key: str | None = None
     outlives_caller: bool = False
     wait_s: float | None = None
     handover: Handover | None = None
+    trace: tuple[bytes, bytes | None] | None = None
+    reports: bool = False
 
     def keeps(self, timeout_s: float) -> bool:
         """Whether a call that ends within `timeout_s` leaves a record."""

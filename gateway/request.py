@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gateway import jsontext
 from gateway.errors import ErrorCode, GatewayError, NotJsonError
-from gateway.model import Json
+from gateway.model import Json, Progress
 from gateway.ports import Encoder, Operation, ServerRequest, Surface
 from gateway.routing import PublishedTool
 from gateway.tracing import UNTRACED, Trace
@@ -53,11 +53,7 @@ class Request(Struct, eq=False):
     bytes_in: int = 0  # of its body
     parts: tuple[tuple[Request, int], ...] = ()  # the requests that came in this one, with their statuses
     follows_oauth: bool = False  # as in its endpoint, once its head is refused
-
-    @property
-    def dialect(self) -> str | None:
-        """The dialect as far as it is known."""
-        return self.head.dialect if self.encoder is None else self.encoder.name
+    report: Callable[[Progress], None] | None = None  # takes how far its call has come, where that can be sent
 
 
 def read_repeats(head: Head, scope: Mapping[str, Any]) -> Head:

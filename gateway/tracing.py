@@ -63,8 +63,18 @@ def identify(headers: Mapping[bytes, bytes], digits: Iterator[bytes]) -> Trace:
     if known is None:  # as of nearly every agent: the trace begins here
         ours = b"00-%b-%b%b" % (made[:32], made[32:], NEW_FLAGS)
         return Trace(request_id, ((REQUEST_ID, request_id), (TRACEPARENT, ours)))
-    ours = b"00-" + known[0] + b"-" + made[32:] + b"-0%x" % (int(known[1], 16) & KNOWN_FLAGS)
-    state = headers.get(TRACESTATE)
+    return _continued(request_id, known, made[32:], headers.get(TRACESTATE))
+
+
+def continued(trace: Trace, parent: bytes, state: bytes | None) -> Trace:
+    """The trace of a request that names its parent elsewhere than in its headers; as it was if that is none."""
+    known = _valid(parent)
+    return trace if known is None else _continued(trace.request_id, known, trace.sent[1][1][36:52], state)
+
+
+def _continued(request_id: bytes, known: tuple[bytes, bytes], span: bytes, state: bytes | None) -> Trace:
+    """A trace of this id and these flags in which `span` is ours."""
+    ours = b"00-" + known[0] + b"-" + span + b"-0%x" % (int(known[1], 16) & KNOWN_FLAGS)
     if state is None or _tracestate(state) is None:
         return Trace(request_id, ((REQUEST_ID, request_id), (TRACEPARENT, ours)))
     return Trace(request_id, ((REQUEST_ID, request_id), (TRACEPARENT, ours), (TRACESTATE, state)))

@@ -21,8 +21,10 @@ HeaderLines = list[tuple[str, str]]
 
 
 @asynccontextmanager
-async def accepting(converse: Converse, *, host: str = "127.0.0.1", **options: Any) -> AsyncIterator[int]:
-    """Listens on a free port, which it yields, and converses on each connection until either side has enough.
+async def accepting(
+    converse: Converse, *, host: str = "127.0.0.1", port: int = 0, **options: Any
+) -> AsyncIterator[int]:
+    """Listens on a port, by default a free one, yields it, and converses on each connection until either side leaves.
 
     What is still open at the end of the block is broken off. Errors other than of connections fail the test.
     `options` are those of `asyncio.start_server`.
@@ -44,7 +46,7 @@ async def accepting(converse: Converse, *, host: str = "127.0.0.1", **options: A
         task.add_done_callback(tasks.discard)
         task.add_done_callback(lambda _: writer.close())  # also where it was cancelled before it began
 
-    listener = await asyncio.start_server(connected, host, 0, **options)
+    listener = await asyncio.start_server(connected, host, port, **options)
     try:
         yield listener.sockets[0].getsockname()[1]
     finally:

@@ -16,10 +16,10 @@ from msgspec import Raw, Struct
 from gateway.backends.credentials import Credentials
 from gateway.backends.oauth import ClientCredentials
 from gateway.backends.server import USER_AGENT, Server
-from gateway.dialects import mcp_results, mcp_server
+from gateway.dialects import mcp_responses, mcp_results, mcp_server
 from gateway.dialects.mcp_server import Agreed
 from gateway.dialects.mcp_wire import NO_METHOD
-from gateway.model import Json, JsonObject
+from gateway.model import Json, JsonObject, Progress
 from gateway.sse import EventParser
 from gateway.transport import Kind, Reply, StreamedReply, TransportError
 from gateway.wire import Headers, WireRequest
@@ -36,6 +36,7 @@ MAX_URLS = 16
 CHANGED = "notifications/tools/list_changed"
 
 AnyReply = TypeVar("AnyReply", bound=Reply | StreamedReply)
+Report = Callable[[Progress], None]
 
 
 class McpReply(Reply, frozen=True):
@@ -71,6 +72,7 @@ class _Asked(Struct):
     deadline: float
     max_body: int
     urls: list[JsonObject]
+    report: Report | None = None
     size: int = 0
     last_id: bytes = b""
     resumes: int = 0  # since something new came
@@ -108,8 +110,12 @@ class McpChannel:
         deadline: float,
         max_body: int,
         more: Headers = (),
+        report: Report | None = None,
     ) -> McpReply:
-        """Sends a request; the body of what it returns is the one message that answers it. Raises TransportError."""
+        """Sends a request; the body of what it returns is the one message that answers it. Raises TransportError.
+
+        `report` takes how far the server says that it has come.
+        """
 
         def send() -> Awaitable[Reply | StreamedReply]:
             return server.pool.reply_or_events(
@@ -124,7 +130,8 @@ class McpChannel:
 
         reply = await self._authorized(send, deadline - monotonic())
         if isinstance(reply, StreamedReply):
-            return await self._read_streams(reply, _Asked(server, agreed, id_, principal, deadline, max_body, []))
+            asked = _Asked(server, agreed, id_, principal, deadline, max_body, [], report)
+            return await self._read_streams(reply, asked)
         return McpReply(reply.status, reply.headers, reply.body, id_)
 
     async def _authorized(self, send: Callable[[], Awaitable[AnyReply]], timeout_s: float) -> AnyReply:
@@ -163,9 +170,7 @@ class McpChannel:
                 if message is None:
                     continue
                 if message.method is not None:
-                    url = self.take(message, asked.server, asked.agreed, asked.principal)
-                    if url is not None and len(asked.urls) < MAX_URLS:
-                        asked.urls.append(url)
+                    self._note(message, asked)
                 elif _answers(message, asked.id):
                     head = events.head
                     headers = (pair for pair in head.headers if pair[0] != b"content-type")
@@ -224,6 +229,16 @@ class McpChannel:
             events.close()
 
     # What the server asks for while a tool runs.
+
+    def _note(self, message: Envelope, asked: _Asked) -> None:
+        """Takes what comes before the response."""
+        if message.method == "notifications/progress" and asked.report is not None:
+            progress = mcp_responses.progress_of(message.params, asked.id)
+            if progress is not None:
+                asked.report(progress)
+        url = self.take(message, asked.server, asked.agreed, asked.principal)
+        if url is not None and len(asked.urls) < MAX_URLS:
+            asked.urls.append(url)
 
     def take(self, message: Envelope, server: Server, agreed: Agreed | None, principal: str) -> JsonObject | None:
         """Takes a notification, or answers a request of the server's at once: silence would hold its tool up.

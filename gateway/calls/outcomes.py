@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
 from msgspec import Struct
@@ -78,7 +79,7 @@ class OutcomeRecorder:
 
         While the state is away the result is held until it is back, which counts as done. Raises StateUnavailable if
         there is no room for that, or not `can_wait`. Without `run` it is read from the record. A result too large to be
-        recorded is held for callers who wait here (`whole`); all others get a failure that says so.
+        recorded is held for callers who wait here (`wait`); all others get a failure that says so.
         """
         try:
             if result.failure is not None and result.failure.can_retry and await self._give_back(key, result, run):
@@ -117,7 +118,14 @@ class OutcomeRecorder:
     def _drop_large(self, key: str) -> None:
         self._large_bytes -= len(self._large.pop(key, b""))
 
-    def whole(self, key: str, status: CallStatus) -> CallStatus:
+    async def wait(self, key: str, timeout_s: float) -> CallStatus:
+        """Waits for the end of a call, wherever it comes from; None if it still runs then, as far as is known."""
+        if timeout_s:  # else it would be luck what is answered: perhaps a refusal that became a result
+            with suppress(StateUnavailable):
+                return self._whole(key, status_of(await self._state.wait(key, timeout_s)))
+        return None
+
+    def _whole(self, key: str, status: CallStatus) -> CallStatus:
         """The status of a call for a caller who waited for it: with its result, even if that was too large."""
         return unpack(self._large[key]) if key in self._large and status == TOO_LARGE else status
 

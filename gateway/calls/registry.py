@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 from msgspec.structs import replace
 
+from gateway.calls.earlier import EarlierCalls, mark_delivered
 from gateway.calls.executor import CallRequest, Executor
-from gateway.calls.names import CallNames, new_run
+from gateway.calls.names import CallNames
 from gateway.calls.orphans import adopt_orphans
 from gateway.calls.outcomes import OutcomeRecorder, Run
+from gateway.calls.registration import registration
 from gateway.calls.status import (
     BROKEN,
     CANCELLED,
@@ -27,23 +27,18 @@ from gateway.calls.status import (
     CallMetadata,
     CallStatus,
     CallView,
-    Consent,
-    DeferredCall,
     metadata_of,
     pack,
-    pack_metadata,
     refusal_of,
     status_of,
     unavailable,
     view_of,
-    view_of_record,
 )
-from gateway.errors import ErrorCode, GatewayError
+from gateway.errors import GatewayError
 from gateway.model import JsonObject, ToolResult
-from gateway.ports import Backend, Caller
+from gateway.ports import Backend
 from gateway.state.port import (
     AWAITING_USER,
-    DISPATCHING,
     DONE,
     Begun,
     Conflict,
@@ -59,7 +54,6 @@ from gateway.state.sealing import Digester
 
 log = logging.getLogger("gateway.calls")
 
-MAX_PATTERN_CHARACTERS = 2048  # of a route, in the metadata of each of its calls
 MAX_REPEATED_BYTES = 64 * 1024  # of a result that is told again to a request that comes again after it was answered
 
 
@@ -87,6 +81,7 @@ class Calls:
         self._executor = Executor(state, outcomes, backends=backends, callback_url=callback_url)
         state.on_changed(self._executor.touched)
         self.group_of = self._names.group
+        self.earlier = EarlierCalls(state, self._names, outcomes, self._executor)
 
     async def start(self) -> None:
         """Begins to look after the calls of replicas that died."""
@@ -116,21 +111,21 @@ class Calls:
         """Runs, joins or replays a call; waits for its end as long as its caller does."""
         started_at = self._loop.time()
         while True:
-            new, metadata = self._new(request)
+            new, metadata = registration(request, self._names)
             try:
                 begun: Begun | None = await self._state.begin(new)
             except StateUnavailable:
                 begun = None
             if isinstance(begun, Created):
                 break
-            if isinstance(begun, Exists):
+            if request.request_key is not None and isinstance(begun, Conflict):  # its caller counts from 0 again
+                request = replace(request, terms=replace(request.terms, request_key=None))
+            elif isinstance(begun, Exists):
                 joined = await self._join(begun.record, new, metadata, started_at + request.patience_s)
                 if joined is not None:  # else it was taken back by the replica that began it, and may begin again
                     return joined
-            elif request.request_key is not None and isinstance(begun, Conflict):  # its caller counts from 0 again
-                request = replace(request, terms=replace(request.terms, request_key=None))
             elif _needs_no_record(request, begun):
-                return await self._run_unremembered(new, metadata, request)
+                return await self._run_unrecorded(new, metadata, request)
             else:
                 return view_of(new.key, metadata, new.backend, unavailable() if begun is None else refusal_of(begun))
         key, served = new.key, request.served
@@ -142,7 +137,7 @@ class Calls:
             if ending is None:
                 left_s = self._executor.until(started_at + request.patience_s)
                 del request, new, begun  # thousands may wait here, for minutes: without their input
-                ending = await self._wait(key, left_s)
+                ending = await self._outcomes.wait(key, left_s)
         except asyncio.CancelledError:
             if ends_with_caller:
                 self._executor.in_background(self._abandon(key, backend, metadata))
@@ -152,11 +147,11 @@ class Calls:
             return view  # its caller may come again for the result
         return self._answered(view, is_repeatable=rejoins)
 
-    async def _run_unremembered(self, new: NewCall, metadata: CallMetadata, request: CallRequest) -> CallView:
+    async def _run_unrecorded(self, new: NewCall, metadata: CallMetadata, request: CallRequest) -> CallView:
         """Runs a call that cannot be remembered now and need not be: its caller gave it no id."""
         backend = request.tool.backend
         assert not backend.deferred
-        if request.served is not None:
+        if request.served is not None and not request.ends_with_caller:
             request.served.keep()
         ending: ToolResult | GatewayError = BROKEN
         try:
@@ -166,7 +161,8 @@ class Calls:
             ending = refusal
         except Exception:
             log.exception("a call failed inside the gateway after it may have reached a tool server")
-        self._outcomes.ended(Run(backend.name, metadata.tool, metadata.begun_s, request.tool), ending)
+        finally:  # also if its caller leaves
+            self._outcomes.ended(Run(backend.name, metadata.tool, metadata.begun_s, request.tool), ending)
         return view_of(new.key, metadata, new.backend, ending, joined=False)
 
     async def _join(self, record: Record, new: NewCall, metadata: CallMetadata, deadline: float) -> CallView | None:
@@ -174,19 +170,12 @@ class Calls:
         metadata = metadata_of(record) if record.note else metadata
         status = status_of(record)
         if not new.joins:
-            await self._mark_delivered(record, metadata)
+            await mark_delivered(self._state, record, metadata)
         if status is None:
-            status = await self._wait(record.key, self._executor.until(deadline))
+            status = await self._outcomes.wait(record.key, self._executor.until(deadline))
         if status is NOT_FOUND:
             return None
         return self._answered(view_of(record.key, metadata, new.backend, status))
-
-    async def _wait(self, key: str, timeout_s: float) -> CallStatus:
-        """Waits for the outcome of a call, wherever it comes from; None if it still runs then, as far as is known."""
-        if timeout_s:  # else it would be luck what is answered: perhaps a refusal that became a result
-            with suppress(StateUnavailable):
-                return self._outcomes.whole(key, status_of(await self._state.wait(key, timeout_s)))
-        return None
 
     def _answered(self, view: CallView, *, is_repeatable: bool = False) -> CallView:
         """Drops the result of a call that its caller has waited for, if it cannot be asked for again.
@@ -199,90 +188,6 @@ class Calls:
                 left = packed
             self._state.reduce(view.id.removeprefix(PREFIX), left)
         return view
-
-    async def withdraw(self, request_key: str, caller: Caller) -> None:
-        """Cancels the call of an earlier request of this caller's (`CallTerms`), if there is one that is not over."""
-        try:
-            record = await self._state.get(self._names.key_of_request(caller.principal, request_key))
-            if record is not None and not record.state.is_over and record.note and self._is_for(record, caller):
-                await self._end(record)
-        except StateUnavailable:
-            log.warning("a call that its caller no longer wants could not be cancelled")
-
-    async def rejoin(self, request_key: str, caller: Caller, timeout_s: float) -> CallView | None:
-        """The call of an earlier request of this caller's, once it is over; None if nothing is known of it.
-
-        Raises BACKEND_UNAVAILABLE.
-        """
-        try:
-            record = await self._state.get(self._names.key_of_request(caller.principal, request_key))
-        except StateUnavailable as exc:
-            raise unavailable() from exc
-        if record is None or not record.note or not self._is_for(record, caller):
-            return None
-        status = status_of(record)
-        if status is None:
-            status = await self._wait(record.key, timeout_s)
-        return view_of(record.key, metadata_of(record), record.backend, status)
-
-    async def look(self, call_id: str, caller: Caller, *, delivers: bool = True) -> CallView | None:
-        """The status of a call of this caller's; None if there is none of that id.
-
-        `delivers`: the caller gets its result, if there is one.
-
-        Raises NOT_FOUND if it has expired, BACKEND_UNAVAILABLE.
-        """
-        try:
-            record = await self._find(call_id, caller)
-            if record is None:
-                return None
-            return await self._delivered(record) if delivers else view_of_record(record)
-        except StateUnavailable as exc:
-            raise unavailable() from exc
-
-    async def cancel(self, call_id: str, caller: Caller) -> CallView | None:
-        """Ends a call of this caller's unless it is over, and cancels it at its tool server if that is possible.
-
-        Raises as `look`.
-        """
-        try:
-            record = await self._find(call_id, caller)
-            if record is None:
-                return None
-            is_cancelled = not record.state.is_over and await self._end(record)
-            view = await self._delivered(await self._state.get(record.key) or record)
-            # The caller who waits for it may have been answered by now, which leaves less in the record.
-            return replace(view, status=CANCELLED) if is_cancelled else view
-        except StateUnavailable as exc:
-            raise unavailable() from exc
-
-    async def consent(self, call_id: str, caller: Caller, decision: Callable[[JsonObject], bool | None]) -> bool:
-        """Takes what a user decides of the challenge that a call of this caller's waits for; False: there is none.
-
-        A call whose user does not agree is cancelled. Raises as `look`.
-        """
-        try:
-            record = await self._find(call_id, caller)
-            if record is None:
-                return False
-            status = status_of(record)
-            if not isinstance(status, Consent):
-                return True
-            decided = decision(status.challenge)
-            if decided:
-                await self._outcomes.consent(record.key, status.challenge)
-        except StateUnavailable as exc:
-            raise unavailable() from exc
-        if decided is False:
-            await self.cancel(call_id, caller)
-        return True
-
-    async def _end(self, record: Record) -> bool:
-        """Cancels a call, here and at its tool server; False if it is over by now."""
-        is_cancelled = await self._outcomes.settle(record.key, CANCELLED)
-        if is_cancelled:
-            await self._executor.abort(record.key, record.backend, metadata_of(record), CANCELLED)
-        return is_cancelled
 
     async def _abandon(self, key: str, backend: str, metadata: CallMetadata) -> None:
         """Cancels a call whose caller has left without its id, and so can neither look for it nor cancel it.
@@ -298,50 +203,6 @@ class Calls:
             self._state.reduce(key, pack(CANCELLED))
         except StateUnavailable:
             log.warning("a call whose caller left could not be cancelled", extra={"backend": backend})
-
-    async def _delivered(self, record: Record) -> CallView:
-        """The view of a call that its caller gets to see."""
-        view = view_of_record(record)
-        await self._mark_delivered(record, view.metadata)
-        return view
-
-    async def _mark_delivered(self, record: Record, metadata: CallMetadata) -> None:
-        """Detaches the result of a call with a consent from its question: identical calls no longer join it."""
-        if record.state is DONE and record.question is not None and metadata.challenge is not None:
-            with suppress(StateUnavailable):  # then it is delivered once more
-                await self._state.mark_delivered(record.key)
-
-    async def _find(self, call_id: str, caller: Caller) -> Record | None:
-        """The record of a call by our id, or by the caller's own if that call named no user but the credential's.
-
-        Where credentials name users, no user sees the calls of another user of the same principal. Raises NOT_FOUND for
-        a call that has expired, StateUnavailable.
-        """
-        if not (call_id.isascii() and call_id.isprintable()):
-            return None
-        own = self._names.keys_of_id(caller.principal, call_id, caller.user_id)
-        ours = (call_id.removeprefix(PREFIX),) if call_id.startswith(PREFIX) else ()
-        owners, gone = self._names.owners(caller.principal), []
-        for key in (*ours, *own):
-            try:
-                record = await self._state.get(key)
-            except ValueError:  # not even shaped like a key
-                continue
-            if record is None:
-                gone.append(key)
-            elif record.note and record.principal in owners and self._is_for(record, caller):
-                return record
-        for key in gone:
-            # For which user an expired call was is not known, unless its key depends on the user.
-            if (caller.user_id is None or key in own) and await self._state.has_expired(key, owners):
-                raise GatewayError(ErrorCode.NOT_FOUND, "The result of this call has expired.")
-        return None
-
-    def _is_for(self, record: Record, caller: Caller) -> bool:
-        """Whether a call of the caller's principal is for the user that the caller's credential names, if any."""
-        if caller.user_id is None:
-            return True
-        return metadata_of(record).user in self._names.users(caller.principal, caller.user_id)
 
     async def consent_status(self, key: str) -> str:
         """The status of the consent a call waits for: pending, completed or failed."""
@@ -383,62 +244,8 @@ class Calls:
             self._executor.answered(key)
         return waits
 
-    # Names and metadata.
-
-    def _new(self, request: CallRequest) -> tuple[NewCall, CallMetadata]:
-        """What is registered for a request."""
-        call, principal, backend = request.call, request.caller.principal, request.tool.backend
-        call_id, question, is_deferred = call.call_id, None, backend.deferred
-        is_keyed = call_id is not None
-        if call_id is not None:
-            owner, key, fingerprint, older = self._names.keyed(principal, call)
-            if is_deferred:
-                question = self._names.question(principal, call)
-        else:
-            request_key = request.request_key
-            if request_key is None:
-                owner, key, fingerprint, older = self._names.unkeyed(principal, call)
-            else:
-                owner, key, fingerprint, older = self._names.of_request(principal, request_key, call)
-            call_id, question = PREFIX + key, fingerprint if is_deferred else None
-        metadata = CallMetadata(
-            dialect=request.dialect,
-            wire_version=request.wire_version,
-            call_id=call_id,
-            tool=request.tool.id,
-            group=request.invocation.group,
-            user="" if request.caller.user_id is None else self._names.users(principal, request.caller.user_id)[0],
-            deferred=_deferred(request) if is_deferred else None,
-            begun_s=time.time(),
-        )
-        new = NewCall(
-            key=key,
-            fingerprint=fingerprint,
-            principal=owner,
-            backend=backend.name,
-            note=pack_metadata(metadata),
-            question=question,
-            joins=not is_keyed,
-            rejoins=request.request_key is not None,
-            idempotent=is_keyed and request.invocation.idempotent,  # without a call id it cannot be repeated
-            state=DISPATCHING,  # at once, which saves another request to the state
-            older=older,
-        )
-        return new, metadata
-
 
 def _needs_no_record(request: CallRequest, begun: Begun | None) -> bool:
     """Whether a call runs although there is no state (`begun` None) or no room to remember it: its caller waits."""
     is_asked_for_later = request.call.call_id is not None or request.preference.respond_async
     return not (is_asked_for_later or request.tool.backend.deferred) and (begun is None or isinstance(begun, Full))
-
-
-def _deferred(request: CallRequest) -> DeferredCall:
-    route = request.tool.route
-    patterns = tuple([pattern.pattern for pattern in route.failure_patterns])
-    return DeferredCall(
-        run=new_run(named=request.invocation.idempotent),
-        decode=route.decode,
-        failure_patterns=patterns if sum(map(len, patterns)) <= MAX_PATTERN_CHARACTERS else None,
-        cancel_after_s=request.invocation.timeout_s if route.cancel_on_timeout else 0.0,
-    )

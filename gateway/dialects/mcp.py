@@ -19,6 +19,7 @@ from gateway.dialects.mcp_consent import opens_urls
 from gateway.dialects.mcp_listen import open_listen
 from gateway.dialects.mcp_requests import (
     MAX_ID,
+    MODERN_TEXT,
     Message,
     check_modern,
     is_id,
@@ -185,6 +186,8 @@ class McpSurface:
 
     def _revision(self, head: Head, meta: Json, principal: str) -> tuple[str, Session | None]:
         """The revision that a request is answered in, and its session, if it is a legacy one that has any."""
+        if head.headers.get(VERSION) == MODERN_TEXT:
+            return MODERN, None
         version = version_of(head, meta)
         if version == MODERN or SESSION not in head.headers:
             return version, None

@@ -23,7 +23,7 @@ from gateway.dialects.mcp_wire import (
 )
 from gateway.errors import CODE, ErrorCode, GatewayError, InsufficientScopeError, NotJsonError
 from gateway.jsontext import encode
-from gateway.model import Json, JsonObject, ToolDefinition, ToolFailure, ToolResult
+from gateway.model import Json, JsonObject, Progress, ToolDefinition, ToolFailure, ToolResult
 from gateway.sse import COMMENT, EVENT_STREAM, event
 from gateway.wire import Head, Headers, JoinedList, WireReply
 
@@ -33,6 +33,10 @@ SERVER = Raw(encode({"name": "toolgate", "title": "Toolgate", "version": __versi
 SERVER_META = encode({SERVER_MEMBER: SERVER})[1:-1]  # what modern callers find in `_meta` of every result
 HEADERS: Headers = (JSON_TYPE, NO_STORE)
 ERROR_MEMBER, CALL_ID_MEMBER = "toolgate/error", "toolgate/call_id"
+# A response with a result: its id, its content, its structured content if any, and the id of the call go in between.
+START, MIDDLE = b'{"jsonrpc":"2.0","id":', b',"_meta":{"toolgate/call_id":'
+MODERN_PARTS = b',"result":{"resultType":"complete","content":', b",%b}}}" % SERVER_META
+LEGACY_PARTS = b',"result":{"content":', b"}}}"
 
 # Refusals of a call that a model can act on: they are answered as results.
 READABLE = frozenset(
@@ -87,13 +91,13 @@ class McpStream(Struct, frozen=True):
         """An event without data, whose id is all there is to it (2025-11-25, Resumability and Redelivery)."""
         return b"" if self.primer is None else b"id: %b\ndata: \n\n" % self.primer()
 
-    def beat(self, elapsed_s: float) -> bytes:
+    def beat(self, progress: Progress) -> bytes:
         """A progress notification to callers that asked for progress, else a comment."""
         if self.progress_token is None:
             return COMMENT
-        progress = encode(round(elapsed_s, 3))
-        params = b'{"progressToken":%b,"progress":%b,"message":"running"}' % (self.progress_token, progress)
-        return event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":%b}' % params)
+        told = {"progressToken": Raw(self.progress_token), "progress": progress.done}
+        told |= {name: it for name in ("total", "message") if (it := getattr(progress, name)) is not None}
+        return event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":%b}' % encode(told))
 
     def last(self, reply: WireReply) -> bytes:
         return event(reply.body)
@@ -114,6 +118,10 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
     is_exact: bool = False
     protection: Protection | None = None
     prompt: UrlPrompt | None = None
+
+    @property
+    def revision(self) -> str:
+        return self.wire_version
 
     @property
     def is_modern(self) -> bool:
@@ -140,14 +148,9 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
         else:
             content = b'[{"type":"text","text":%b}]' % (text if text[:1] == b'"' else encode(text.decode()))
         structured = _structured(text, result.structured, is_modern=is_modern)
-        meta = b'"%b":%b' % (CALL_ID_MEMBER.encode(), encode(call_id))
-        if is_modern:
-            form = b'{"jsonrpc":"2.0","id":%b,"result":{"resultType":"complete","content":%b%b,"_meta":{%b,%b}}}'
-            body = form % (encode(self.id), content, structured, meta, SERVER_META)
-        else:
-            form = b'{"jsonrpc":"2.0","id":%b,"result":{"content":%b%b,"_meta":{%b}}}'
-            body = form % (encode(self.id), content, structured, meta)
-        return WireReply(status=200, headers=HEADERS, body=body)
+        before, end = MODERN_PARTS if is_modern else LEGACY_PARTS
+        parts = START, encode(self.id), before, content, structured, MIDDLE, encode(call_id), end
+        return WireReply(status=200, headers=HEADERS, body=b"".join(parts))
 
     def _failed(self, result: ToolResult, failure: ToolFailure, call_id: str) -> WireReply:
         meta = {CALL_ID_MEMBER: call_id, ERROR_MEMBER: _failure_object(failure)}

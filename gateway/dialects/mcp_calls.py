@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 
 from msgspec import Raw
 from msgspec.structs import replace
@@ -32,9 +32,11 @@ from gateway.ports import (
 from gateway.wire import Head
 
 CALL_ID_MEMBER, CONTEXT_MEMBER, WAIT_MEMBER = "toolgate/call_id", "toolgate/context", "toolgate/wait"
+TRACEPARENT, TRACESTATE = "traceparent", "tracestate"  # unprefixed by exception (2026-07-28, `_meta`)
 IDEMPOTENCY_KEY = b"idempotency-key"
+SILENT = McpStream()  # of callers that asked for no progress, and cannot resume
 URLS: JsonObject = {"elicitation": {"url": {}}}
-LENT = {"call_id": CALL_ID_MEMBER, "context": CONTEXT_MEMBER, "trace_id": "traceparent"}
+LENT = {CALL_ID_MEMBER: "call_id", CONTEXT_MEMBER: "context"}
 
 
 class CallReader:
@@ -64,17 +66,11 @@ class CallReader:
         if not (isinstance(given, dict) or (isinstance(given, Raw) and bytes(given).startswith(b"{"))):
             raise RpcError(PARAMS, "arguments must be an object.")
         meta = params.get("_meta")
-        request: JsonObject = {"input": given}
-        if isinstance(meta, dict):
-            request |= {key: meta[member] for key, member in LENT.items() if member in meta}
-        if "call_id" not in request and IDEMPOTENCY_KEY in head.headers:
-            request["call_id"] = head.headers[IDEMPOTENCY_KEY].decode("latin-1")
-        if "." not in name:
-            ref = ToolRef(tool=name, by_name=True, toolkit=toolkit)
-        else:
-            ref = _tool_ref(name) if toolkit is None else replace(_tool_ref(name), toolkit=toolkit)
+        ref, lent = _tool_ref(name, toolkit), _lent(meta, head)
         prompt, awaited = self._prompt(message, name, given)
-        after_s = self._task_after_s if message.version == MODERN and mcp_tasks.takes_tasks(meta) else None
+        after_s = None
+        if self._task_after_s is not None and message.version == MODERN and mcp_tasks.takes_tasks(meta):
+            after_s = self._task_after_s
         stream = (
             _stream(head, meta, self._primer(message)) if after_s is None or after_s > self._stream_after_s else None
         )  # the task is first
@@ -88,13 +84,17 @@ class CallReader:
         if awaited is not None and (refusal := unanswered(awaited, params.get("inputResponses"))) is not None:
             return RefusedOpening(encoder, refusal)
         handover = None if after_s is None else mcp_tasks.handover(encoder, after_s)
-        terms, hides = _terms(message, meta, handover), not message.can_get_scopes
-        return OpenedCall(encoder, _call_of(request, ref), hides_tools=hides, terms=terms, awaited=awaited)
+        reports = stream is not None and stream.progress_token is not None
+        terms, hides = _terms(message, meta, handover, reports=reports), not message.can_get_scopes
+        call = _call_of({"input": given, **lent}, ref) if lent else ToolCall(ref=ref, arguments=given)
+        return OpenedCall(encoder, call, hides, awaited, terms)
 
     def _prompt(self, message: Message, tool: str, arguments: Arguments) -> tuple[UrlPrompt | None, Awaited | None]:
         """How the user can be asked to open URLs, and what the caller brings back of it. Raises RpcError."""
         if message.version == MODERN:
             capabilities, state = message.params["_meta"][CAPABILITIES_MEMBER], message.params.get("requestState")
+            if not capabilities and state is None:
+                return None, None
         else:
             session, state = message.session, None
             capabilities = URLS if session and session.opens_urls and session.version == LEGACY[0] else None
@@ -136,11 +136,26 @@ class CallReader:
         return OpenedReturn(encoder=encoder, request_key=key, lost=no_stream(head))
 
 
-def _tool_ref(name: str) -> ToolRef:
+def _lent(meta: Json, head: Head) -> JsonObject:
+    """What a call has beside its arguments, as members of a call request of OTC."""
+    lent: JsonObject = {}
+    if isinstance(meta, dict) and not LENT.keys().isdisjoint(meta):
+        lent = {name: meta[member] for member, name in LENT.items() if member in meta}
+    if "call_id" not in lent and IDEMPOTENCY_KEY in head.headers:
+        lent["call_id"] = head.headers[IDEMPOTENCY_KEY].decode("latin-1")
+    return lent
+
+
+@lru_cache(maxsize=4096)  # bounded in entries, and each key in length
+def _tool_ref(name: str, toolkit: str | None) -> ToolRef:
+    """Raises RpcError for an id of no possible tool."""
+    if "." not in name:
+        return ToolRef(tool=name, by_name=True, toolkit=toolkit)
     try:
-        return fields.tool_ref(name)
+        ref = fields.tool_ref(name)
     except GatewayError:
         raise RpcError(PARAMS, f"Unknown tool: {name}") from None
+    return ref if toolkit is None else replace(ref, toolkit=toolkit)
 
 
 def _call_of(request: JsonObject, ref: ToolRef) -> ToolCall:
@@ -150,19 +165,30 @@ def _call_of(request: JsonObject, ref: ToolRef) -> ToolCall:
         raise RpcError(PARAMS, exc.message) from None
 
 
-def _terms(message: Message, meta: Json, handover: Handover | None) -> CallTerms:
+def _terms(message: Message, meta: Json, handover: Handover | None, *, reports: bool) -> CallTerms:
     """A legacy call goes on if its caller leaves, and comes again under the same id of its session.
 
     Raises RpcError for a time to wait that is none.
     """
-    wait = meta.get(WAIT_MEMBER) if isinstance(meta, dict) else None
-    wait_s = fields.duration(wait)
+    meta = meta if isinstance(meta, dict) else {}
+    wait = meta.get(WAIT_MEMBER)
+    wait_s = None if wait is None else fields.duration(wait)
     if wait is not None and wait_s is None:
         raise RpcError(PARAMS, f"{WAIT_MEMBER} must be a number of seconds.")
+    trace = _trace(meta) if TRACEPARENT in meta else None
     if message.version == MODERN:
-        return NO_TERMS if wait_s is None and handover is None else CallTerms(wait_s=wait_s, handover=handover)
+        is_usual = wait_s is None and handover is None and trace is None and not reports
+        return NO_TERMS if is_usual else CallTerms(wait_s=wait_s, handover=handover, trace=trace, reports=reports)
     key = None if message.session is None else message.session.request_key(message.id)
-    return CallTerms(request_key=key, outlives_caller=True, wait_s=wait_s)
+    return CallTerms(request_key=key, outlives_caller=True, wait_s=wait_s, trace=trace, reports=reports)
+
+
+def _trace(meta: JsonObject) -> tuple[bytes, bytes | None] | None:
+    """The trace that a request is part of (2026-07-28, `_meta`); None for what can be none."""
+    parent, state = meta[TRACEPARENT], meta.get(TRACESTATE)
+    if not isinstance(parent, str):
+        return None
+    return parent.encode("ascii", "replace"), state.encode("ascii", "replace") if isinstance(state, str) else None
 
 
 def no_stream(head: Head) -> GatewayError:
@@ -176,6 +202,8 @@ def _stream(head: Head, meta: Json, primer: Callable[[], bytes] | None) -> McpSt
     if not takes_events(head):
         return None
     token = meta.get("progressToken") if isinstance(meta, dict) else None
+    if token is None and primer is None:
+        return SILENT
     if isinstance(token, str) and len(token) <= MAX_ID:
         return McpStream(encode(token), primer)
     return McpStream(encode(token) if is_id(token) else None, primer)

@@ -55,5 +55,5 @@ def open_listen(id_: Json, params: JsonObject, head: Head, toolkit: str | None) 
 
 def takes_events(head: Head) -> bool:
     """Whether a caller takes a stream of events; one that does not say what it takes gets JSON."""
-    accepted = head.headers.get(b"accept", b"").lower()
-    return b"text/event-stream" in accepted or b"*/*" in accepted
+    accepted = head.headers.get(b"accept", b"")
+    return b"text/event-stream" in accepted or b"text/event-stream" in accepted.lower() or b"*/*" in accepted

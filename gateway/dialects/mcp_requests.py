@@ -86,9 +86,10 @@ def check_modern(head: Head, method: str, params: JsonObject, meta: Json) -> Non
     """Checks what every modern request carries, in the order of refusals (2026-07-28, Transports). Raises RpcError."""
     meta = meta if isinstance(meta, dict) else {}
     named = meta.get(VERSION_MEMBER)
-    for member, kind in ((VERSION_MEMBER, str), (CAPABILITIES_MEMBER, dict)):
-        if not isinstance(meta.get(member), kind):
-            raise RpcError(PARAMS, f"params._meta lacks {member}.")
+    if not isinstance(named, str):
+        raise _lacks(VERSION_MEMBER)
+    if not isinstance(meta.get(CAPABILITIES_MEMBER), dict):
+        raise _lacks(CAPABILITIES_MEMBER)
     for repeated in ROUTING if head.lines else ():
         if sum(name == repeated for name, _ in head.lines) > 1:
             raise RpcError(HEADER_MISMATCH, f"The header {repeated.decode()} is repeated.")
@@ -103,3 +104,7 @@ def check_modern(head: Head, method: str, params: JsonObject, meta: Json) -> Non
     if named != MODERN:
         data = {"supported": [MODERN], "requested": named}
         raise RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version", data=data)
+
+
+def _lacks(member: str) -> RpcError:
+    return RpcError(PARAMS, f"params._meta lacks {member}.")

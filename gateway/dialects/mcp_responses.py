@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from gateway import jsontext
 from gateway.dialects.mcp_server import Agreed
 from gateway.dialects.mcp_wire import HEADER_MISMATCH, INVALID, MISSING_CAPABILITY, PARAMS, PREFIX, UNSUPPORTED_VERSION
 from gateway.dialects.replies import MAX_DEPTH, BrokenReplyError, without_mark
 from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError
-from gateway.model import Json, JsonObject
+from gateway.model import Json, JsonObject, Progress
 from gateway.wire import Answer
 
 # What servers say that do not know a session, or have none yet, all before any tool is run. Of those seen: Python and
@@ -21,6 +21,7 @@ from gateway.wire import Answer
 NO_SESSION = re.compile("session|initializ", re.IGNORECASE)
 NO_REVISION = re.compile("session|initializ|protocol.?version", re.IGNORECASE)
 OF_TRANSPORTS = (INVALID, *range(-32019, -31999))  # codes of such errors
+MAX_PROGRESS = 1024  # characters of a message; it is shown in one line
 MODERN_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY)
 
 
@@ -41,6 +42,28 @@ def message_of(reply: Answer) -> JsonObject:
     if not isinstance(document, dict):
         raise BrokenReplyError(reason if reply.status == 200 else f"status {reply.status}")
     return document
+
+
+class _Told(Struct):
+    progress: float
+    progressToken: Json = None  # noqa: N815 - as it is written
+    total: float | None = None
+    message: str | None = None
+
+
+_read_told = msgspec.json.Decoder(_Told).decode
+
+
+def progress_of(params: bytes | Raw, token: int) -> Progress | None:
+    """How far a call has come, by a notification with its token; None for any other."""
+    try:
+        told = _read_told(params)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    if told.progressToken != token or isinstance(told.progressToken, bool):
+        return None
+    message = None if told.message is None else told.message[:MAX_PROGRESS]
+    return Progress(told.progress, told.total, message)
 
 
 def check_id(message: Json, id_: int) -> None:

@@ -106,6 +106,8 @@ def call(
     for name, value in invocation.headers:
         if name in TRACE:
             meta[name.decode()] = value.decode("latin-1")
+    if invocation.report is not None:
+        meta["progressToken"] = id_
     tool = invocation.tool.remote_id
     more = invocation.headers
     if agreed.is_modern:

@@ -62,6 +62,10 @@ class TaskEncoder(Struct, frozen=True, kw_only=True):
     def wire_version(self) -> str:
         return self.encoder.wire_version
 
+    @property
+    def revision(self) -> str:
+        return self.encoder.revision
+
     def about(self, kept: KeptCall) -> TaskEncoder:
         return replace(self, kept=kept)
 

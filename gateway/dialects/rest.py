@@ -47,6 +47,7 @@ class RestDialect:
     name: ClassVar[str]
     canonical: ClassVar[str]  # the version as the dialect itself writes it
     wire_versions: ClassVar[frozenset[str]]  # all that are accepted
+    revision: ClassVar[str] = ""
     list_member: ClassVar[str] = "tools"
     call_paths: ClassVar[tuple[str, ...]] = ("/tools/call", "/call")  # of the text; the examples print the other
     value_members: ClassVar[tuple[bytes, ...]] = (b"value",)

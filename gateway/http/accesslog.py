@@ -33,7 +33,8 @@ ALIKE = 1024  # cached encodings; with principals of 8 KB each, which no issuer 
 HEAD, NAME = b'{"level":"info","logger":"gateway.access","message":"request","time":"', b'","request_id":"'
 # The members that many lines have in common, in the order of a line.
 SHARED = (
-    "operation", "route", "status", "dialect", "principal", "tool", "version", "backend", "outcome", "reason",
+    "operation", "route", "status", "dialect", "revision", "principal", "tool", "version", "backend", "outcome",
+    "reason",
 )  # fmt: skip
 _shared = attrgetter(*SHARED)
 _encode = msgspec.json.Encoder().encode
@@ -45,7 +46,8 @@ class AccessLine(Struct, gc=False):
     Made from positional arguments: keywords would cost as much again. `time` is in seconds since 1970, `tool_s` was
     spent waiting for a tool server, sizes are bytes of bodies. `request_id` needs no escapes (`tracing`). `route` is
     the template of the path, `outcome` a word of `Request`, `reason` why a credential was refused, the limit that
-    refused the request, or the code of another refusal. `client` is the caller's address (`clientip`).
+    refused the request, or the code of another refusal. `client` is the caller's address (`clientip`), `revision` a
+    word of `Encoder`.
     """
 
     time: float
@@ -65,6 +67,7 @@ class AccessLine(Struct, gc=False):
     tool_s: float = 0.0
     reason: str = ""
     client: str = ""
+    revision: str = ""
 
     def __bytes__(self) -> bytes:
         tool_ms = int(self.tool_s * 1e6) / 1e3 if self.tool_s else None
@@ -111,6 +114,7 @@ class TextLine(Struct, gc=False):
             "outcome": line.outcome,
             "reason": line.reason,
             "dialect": line.dialect,
+            "revision": line.revision,
             "principal": _bounded(line.principal),
             "client": line.client,
             "request_id": line.request_id.decode("ascii"),
@@ -154,7 +158,10 @@ class Observer:
     ) -> None:
         """A request is answered, or its caller has left. `route` is a template, never a path."""
         reason = "" if request.refused is None else self._refused(request.refused)
-        dialect = request.dialect
+        if (encoder := request.encoder) is None:
+            dialect, revision = request.head.dialect, ""
+        else:
+            dialect, revision = encoder.name, encoder.revision
         if operation == "call":
             tool, tool_s, outcome = request.tool, request.tool_s, request.outcome
             self._count(dialect, operation, status, duration_s, tool_s)
@@ -172,6 +179,7 @@ class Observer:
             put(AccessLine(
                 now(), request.trace.request_id, operation, route, status, duration_s, request.bytes_in, bytes_out,
                 dialect, request.principal, target.tool, target.version, backend, outcome, tool_s, reason, request.ip,
+                revision,
             ))  # fmt: skip
 
     def _refused(self, error: GatewayError) -> str:

@@ -21,7 +21,7 @@ from gateway.http.accesslog import LEFT, Observer, answered_status
 from gateway.http.body import ArrivingBody, CallerLeft, too_large
 from gateway.http.origins import ALLOW_ORIGIN, AllowedHosts, Cors, OtherHostError
 from gateway.http.routes import CALLBACK, CALLBACKS, HEALTH, PROBES, REQUEST, prefix_of, route_of
-from gateway.http.streaming import LateStream, as_accepted
+from gateway.http.streaming import LateStream, Unanswered, as_accepted
 from gateway.ports import Operation, ServerRequest, Surface
 from gateway.request import Request, read_repeats
 from gateway.responses import refusal
@@ -67,7 +67,7 @@ class _Route(Struct, frozen=True, kw_only=True):
     max_bytes: int = 0
     needs_document: bool = True
     is_strict: bool = False
-    stream_after_s: float | None = None
+    unanswered: Unanswered | None = None
     more_methods: tuple[str, ...] = ()
     follows_oauth: bool = False
 
@@ -117,7 +117,7 @@ class Edge:
                 max_bytes=max_body_bytes if endpoint.max_body_bytes is None else endpoint.max_body_bytes,
                 needs_document=endpoint.needs_document,
                 is_strict=strict and not endpoint.follows_oauth,
-                stream_after_s=endpoint.stream_after_s,
+                unanswered=None if endpoint.stream_after_s is None else Unanswered(endpoint.stream_after_s),
                 more_methods=endpoint.more_methods,
                 follows_oauth=endpoint.follows_oauth,
             )
@@ -145,9 +145,7 @@ class Edge:
         trace = identify(headers, self._digits)
         request = Request(head, route.surface, self._ip_of(scope), trace, route.counts_as, route.needs_document, served)
         status, size = LEFT, 0
-        late: LateStream | None = None
-        if route.stream_after_s is not None:
-            late = LateStream(request, send, route.stream_after_s, partial(self._complete, request))
+        late = None if route.unanswered is None else LateStream(request, send, route.unanswered, self._complete)
         try:
             try:
                 _check_head(request, scope, route)

@@ -4,76 +4,146 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
+from math import inf, nextafter
+from time import monotonic
 
 from msgspec.structs import replace
 from starlette.types import Receive, Send
 
+from gateway.model import Progress
 from gateway.ports import EventStream, StreamingEncoder
 from gateway.request import Request
 from gateway.sse import EVENT_STREAM, event
 from gateway.wire import Events, Headers, StreamReply, WireReply
 
+STEP = 0.001  # by which a sign of life is above the progress before it: too little to be in the way of what is next
 BEAT_S = 15.0  # between two signs of life; proxies and clients drop a connection that is silent for 30 to 60 s
+
+
+class Unanswered:
+    """Requests without an answer: one timer begins the streams of all that last longer than `after_s`.
+
+    A timer for each would cost 2 % of a call.
+    """
+
+    def __init__(self, after_s: float) -> None:
+        self._after_s = after_s
+        self._due: dict[LateStream, float] = {}  # the first one first, because all may last as long
+        self._is_timed = False
+
+    def add(self, stream: LateStream) -> float:
+        """Begins the stream if it is still here in `after_s`; returns the time, as `monotonic` has it."""
+        now = monotonic()
+        self._due[stream] = now + self._after_s
+        if not self._is_timed:
+            self._look_in(self._after_s)
+        return now
+
+    def remove(self, stream: LateStream) -> None:
+        self._due.pop(stream, None)
+
+    def _look_in(self, seconds: float) -> None:
+        self._is_timed = True
+        asyncio.get_running_loop().call_later(seconds, self._look)
+
+    def _look(self) -> None:
+        self._is_timed = False
+        while self._due:
+            stream, due = next(iter(self._due.items()))
+            if (left_s := due - monotonic()) > 0:
+                return self._look_in(left_s)
+            del self._due[stream]
+            stream.begin()
+        return None
 
 
 class LateStream:
     """Answers one request in pieces.
 
-    It begins a stream after `after_s` if the encoder of the request has one and there is no answer yet. Until then the
-    answer can be of any status; afterwards the stream ends with it. `complete` adds the headers that
-    every answer of the edge has.
+    It begins a stream when it is late, or once there is progress to tell, if the encoder of the request has one and
+    there is no answer yet. Until then the answer can be of any status; afterwards the stream ends with it. `complete`
+    adds the headers that every answer of the edge has.
     """
+
+    size = 0  # bytes sent
+    _done = -inf  # the last progress
+    _news: Progress | None = None  # that is to be sent: the newest
+    _stream: EventStream | None = None
+    _has_begun = False  # its head is sent
+    _beats: asyncio.Task[None] | None = None
 
     def __init__(
         self,
         request: Request,
         send: Send,
-        after_s: float,
-        complete: Callable[[Headers], Headers],
+        unanswered: Unanswered,
+        complete: Callable[[Request, Headers], Headers],
         *,
         beat_s: float = BEAT_S,
     ) -> None:
         self._request = request
         self._send = send
+        self._unanswered = unanswered
         self._complete = complete
-        self._elapsed_s = self._after_s = after_s
         self._beat_s = beat_s
-        self._stream: EventStream | None = None
-        self._has_begun = False  # its head is sent
-        self._beats: asyncio.Task[None] | None = None
-        self._timer = asyncio.get_running_loop().call_later(after_s, self._begin)
-        self.size = 0  # bytes sent
+        self._started_s = unanswered.add(self)
+        request.report = self._report
 
     def close(self) -> None:
         """Stops: the request is answered, or its caller has left."""
-        self._timer.cancel()
+        self._request.report = None
+        self._done = inf  # its run may go on, and report
+        self._unanswered.remove(self)
         if self._beats is not None:
             self._beats.cancel()
 
-    def _begin(self) -> None:
-        encoder, loop = self._request.encoder, asyncio.get_running_loop()
+    def begin(self) -> None:
+        """Begins the stream, if there can be one."""
+        encoder = self._request.encoder
         if encoder is None:  # its body is still arriving
-            self._timer = loop.call_later(self._after_s, self._begin)
-            self._elapsed_s += self._after_s
+            self._unanswered.add(self)
             return
         self._stream = encoder.stream if isinstance(encoder, StreamingEncoder) else None
         if self._stream is not None:
-            self._beats = loop.create_task(self._beat(self._stream))
+            self._woken = asyncio.Event()
+            self._beats = asyncio.get_running_loop().create_task(self._beat(self._stream))
+
+    def _report(self, progress: Progress) -> None:
+        """Has progress sent, unless it is none. However slowly the caller reads, the newest alone is due."""
+        if progress.done <= self._done:
+            return
+        self._done, self._news = progress.done, progress
+        if self._beats is None:
+            self._unanswered.remove(self)
+            self.begin()
+        else:
+            self._woken.set()
 
     async def _beat(self, stream: EventStream) -> None:
-        headers = self._complete(stream.headers)
+        headers = self._complete(self._request, stream.headers)
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         self._has_begun = True
         if first := stream.first():
             await self._write(first, more=True)
         while True:
-            await self._write(stream.beat(self._elapsed_s), more=True)
-            await asyncio.sleep(self._beat_s)
-            self._elapsed_s += self._beat_s
+            news, self._news = self._news, None
+            self._woken.clear()
+            await self._write(stream.beat(news or self._still_running()), more=True)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._beat_s):
+                    await self._woken.wait()
+
+    def _still_running(self) -> Progress:
+        last = max(self._done, 0.0)
+        self._done = max(last + STEP, nextafter(last, inf))
+        elapsed_s = monotonic() - self._started_s
+        return Progress(self._done, message=f"running for {elapsed_s:.0f} s")
 
     async def end(self, reply: WireReply) -> bool:
-        """Ends the stream with the answer; False if none has begun."""
-        self._timer.cancel()
+        """Ends the stream with the answer; False if none has begun, so that the answer is to be sent whole."""
+        self._unanswered.remove(self)
+        self._done = inf
         if self._stream is None or self._beats is None:
             return False
         self._beats.cancel()
@@ -89,7 +159,7 @@ class LateStream:
         The server cancels this when the caller leaves. One that does not says so by `receive`.
         """
         self.close()
-        headers, events = self._complete(reply.headers), reply.events
+        headers, events = self._complete(self._request, reply.headers), reply.events
         del self._complete  # it leads to all tools, which would outlive the next reload with this stream
         watching = None if receive is None else asyncio.create_task(_watch(receive, events))
         try:
@@ -109,7 +179,10 @@ class LateStream:
 
 def as_accepted(reply: WireReply, request: Request) -> WireReply:
     """An answer as the one event of a stream if its caller takes nothing else."""
-    accepted = request.head.headers.get(b"accept", b"").lower()
+    accepted = request.head.headers.get(b"accept", b"")
+    if b"application/json" in accepted:  # nearly all of them
+        return reply
+    accepted = accepted.lower()
     if b"text/event-stream" not in accepted or b"application/json" in accepted or b"*/*" in accepted:
         return reply
     if reply.status != 200 or not reply.body:

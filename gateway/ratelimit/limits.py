@@ -96,6 +96,15 @@ class Limits:
             return ()
         return _passed(here.take(self._early.of(operation), ("", network(ip), "", "")))
 
+    def admit_as(self, operation: Operation, ip: str, counted: Operation) -> Headers:
+        """Counts by its address a request that only its body shows to be this operation. Raises RateLimited.
+
+        It has been `counted` as another before, by the rules on that.
+        """
+        before, rules = self._early.of(counted).rules, self._early.of(operation).rules
+        plan = Plan(tuple(rule for rule in rules if rule not in before))
+        return _passed(self._here.take(plan, ("", network(ip), "", ""))) if plan.rules else ()
+
     def admit_look(self, ip: str, challenge: str | None) -> Headers:
         """Counts a look at a challenge, None for a token without one. Raises RateLimited.
 

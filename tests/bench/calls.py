@@ -172,6 +172,13 @@ def definitions(tools: int) -> list[dict[str, Any]]:
     ]
 
 
+def mcp_definitions(tools: int) -> list[dict[str, Any]]:
+    """The same of an MCP server, which knows no toolkits (2026-07-28, Tool)."""
+    return [
+        {"name": word, "description": f"Finds what {word} knows.", "inputSchema": SCHEMA} for word in find_words(tools)
+    ]
+
+
 def arguments_of(tool: str, call_id: str | None = None, size: Size = SMALL, form: Form = OTC) -> Arguments:
     """Valid arguments that make the body of the call as long as wanted."""
     arguments: Arguments = {"query": ASKED, "limit": 10, "exact": True}

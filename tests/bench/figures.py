@@ -31,7 +31,7 @@ LIMITED, UNKNOWN, FORGED = "429, limit reached", "401, no token", "401, bad sign
 
 REDIS, REDIS_KEYED = "Redis", "Redis, keyed"  # Toolgate with its state there
 WORKERS = "Redis, two workers"
-FROM_MCP = "MCP to OXP"  # bare, too
+FROM_MCP, MCP_TO_MCP = "MCP to OXP", "MCP to MCP"  # bare, too
 TO_RCRT = "OTC to RCRT"
 CALLBACK, CALLBACK_PACED = "callback", "callback, paced"  # Toolgate before a tool server that calls back
 CALLBACK_REDIS, CALLBACK_REDIS_PACED = "callback, Redis", "callback, Redis, paced"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.bench.figures import BARE, CALLBACK, ECHO, FROM_MCP, MINIMAL, REFERENCE
+from tests.bench.figures import BARE, CALLBACK, ECHO, FROM_MCP, MCP_TO_MCP, MINIMAL, REFERENCE
 from tests.bench.lineup import lineup
 from tests.bench.machine import BenchError, Cores, pinned
 from tests.bench.plan import QUICK
@@ -40,6 +40,7 @@ class Kind:
 KINDS = {
     "plain": Kind("a call", BARE),
     "mcp": Kind("a call by MCP", FROM_MCP),
+    "mcp-mcp": Kind("a call by MCP of a tool of MCP", MCP_TO_MCP),
     "keyed": Kind("a call with a call_id", BARE, keyed=True),
     "reference": Kind("with a call_id, RS256, a limit and an access line", REFERENCE, keyed=True),
     "callback": Kind("a call of a callback tool, its callback included", CALLBACK),

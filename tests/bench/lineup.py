@@ -79,8 +79,10 @@ def _kept() -> Iterator[Subject]:
 
 
 def _ways() -> Iterator[Subject]:
-    """From callers of MCP, and to protocols whose tool servers answer later."""
+    """From callers of MCP, to servers of MCP, and to protocols whose tool servers answer later."""
     yield Subject("mcp", toolgate, (Load(figures.FROM_MCP, LOAD),), config=QUIET, form=calls.MCP_MODERN)
+    to_mcp = (Load(figures.MCP_TO_MCP, LOAD),)
+    yield Subject("mcp-mcp", toolgate, to_mcp, protocol="mcp", config=QUIET, form=calls.MCP_MODERN)
     yield Subject("rcrt", toolgate, (Load(figures.TO_RCRT, LOAD),), protocol="rcrt")
     yield _callbacks("callback", figures.CALLBACK, figures.CALLBACK_PACED)
     yield _callbacks("callback-redis", figures.CALLBACK_REDIS, figures.CALLBACK_REDIS_PACED, redis=True)

@@ -21,13 +21,14 @@ from tests.bench.machine import Cores
 from tests.bench.poller import Poller
 from tests.bench.rapserver import RapServer
 from tests.bench.rcrtserver import AGENT_ID, OWNER_ID, RcrtServer
-from tests.bench.toolserver import OxpServer, RestServer, ToolServer
+from tests.bench.toolserver import McpServer, OxpServer, RestServer, ToolServer
 from tests.support.ports import lasting_port
 
 TOOL_SERVERS: Mapping[str, Callable[[Poller, int], ToolServer]] = {
     "oxp": OxpServer,
     "callback": RapServer,
     "rcrt": RcrtServer,
+    "mcp": McpServer,
     "rest": RestServer,
 }
 BACKEND = "bench"
@@ -35,6 +36,7 @@ BACKEND = "bench"
 BACKENDS: Mapping[str, Config] = {
     "oxp": {"dialect": "oxp"},
     "callback": {},
+    "mcp": {"toolkit": calls.TOOLKIT},
     "rcrt": {"owner_id": OWNER_ID, "agent_id": AGENT_ID, "toolkit": calls.TOOLKIT},
 }
 # Kept calls are forgotten again within the time of a slice or two: a run must not be measured in what it piles up.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from tests.bench.calls import VALUE, WAIT_TOOL, definitions
+from tests.bench.calls import MODERN, VALUE, WAIT_TOOL, definitions, mcp_definitions
 from tests.bench.poller import Listener, Peer, Poller, reply, text_after
 
 FLAT = "OXP-Version: 1.0\r\n"
@@ -55,6 +55,39 @@ class OxpServer(ToolServer):
         if WAIT_TOOL.encode() in request:
             return self._held.append(lambda: peer.send(answer))
         return peer.send(answer)
+
+
+class McpServer(ToolServer):
+    """Answers every call with the same value, as text too: MCP, modern and legacy, JSON alone and no sessions."""
+
+    def __init__(self, poller: Poller, tools: int) -> None:
+        super().__init__(poller)
+        self._catalogue = mcp_definitions(tools)
+        text = json.dumps(VALUE_TEXT.decode())
+        self._value = f'"content":[{{"type":"text","text":{text}}}],"structuredContent":{VALUE_TEXT.decode()}'
+
+    def _answer(self, peer: Peer, request: bytes) -> None:
+        body = request.partition(b"\r\n\r\n")[2]
+        message = json.loads(body) if body else {}
+        if "id" not in message:
+            status = (
+                "202 Accepted" if message else "405 Method Not Allowed"
+            )  # there is no stream, and no session to end
+            return peer.send(f"HTTP/1.1 {status}\r\nContent-Length: 0\r\n\r\n".encode())
+        result = self._result(message["method"], "_meta" in message.get("params", ()))
+        return peer.send(reply(f'{{"jsonrpc":"2.0","id":{json.dumps(message["id"])},"result":{result}}}'.encode()))
+
+    def _result(self, method: str, has_meta: bool) -> str:
+        modern = '"resultType":"complete",' if has_meta else ""
+        if method == "tools/call":
+            return f"{{{modern}{self._value}}}"
+        if method == "tools/list":
+            return f'{{{modern}"ttlMs":3600000,"cacheScope":"private","tools":{json.dumps(self._catalogue)}}}'
+        server = {"capabilities": {"tools": {}}, "serverInfo": {"name": "bench", "version": "1.0.0"}}
+        if method == "initialize":
+            return json.dumps({"protocolVersion": "2025-11-25", **server})
+        found = {"supportedVersions": [MODERN], "ttlMs": 3600000, "cacheScope": "private"}
+        return json.dumps({"resultType": "complete", **found, **server})
 
 
 class RestServer(ToolServer):

@@ -50,6 +50,7 @@ class RpcEncoder(Struct, frozen=True):
     wire_version: str
     id: Json = None
     name: str = "rpc"
+    revision: str = ""
     definition_form: str = "rpc"
     list_form: str = "rpc"
 

@@ -235,7 +235,7 @@ class Desk:
 
     async def status_of_call(self, call_id: str) -> Any:
         """How a call of Ada's is said to stand."""
-        kept = await self.calls.look(call_id, ADA)
+        kept = await self.calls.earlier.look(call_id, ADA)
         assert kept is not None
         return kept.status
 

@@ -22,6 +22,7 @@ MAKE_RUNS = {
     "demo": "toolgate demo",
     "test": "-m pytest",
     "test-deploy": "tests/deploy",
+    "test-interop": "tests/interop/mcp",
     "test-soak": "soak",
     "check": "mypy",
     "bench": "-m tests.bench",

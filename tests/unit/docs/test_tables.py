@@ -110,7 +110,7 @@ def test_every_field_of_a_line_in_the_log_is_listed() -> None:
     listed = [name for row in rows(OPERATING, "Logs") for name in words(row[0])]
     line = AccessLine(
         0.0, b"id", "call", "/call", 200, 0.2, 1, 2, "oxp", "key:a", "A.B", "1.0.0", "b", "ok", 0.1, "why",
-        "203.0.113.1",
+        "203.0.113.1", "2026-07-28",
     )  # fmt: skip
     assert {*listed, "level", "logger", "message"} == decode(bytes(line)).keys()
 

@@ -13,7 +13,8 @@ from starlette.types import Message
 from gateway.dialects.mcp_answers import McpEncoder, McpStream
 from gateway.dialects.mcp_wire import MODERN
 from gateway.dialects.recognise import REST
-from gateway.http.streaming import LateStream, as_accepted
+from gateway.http.streaming import LateStream, Unanswered, as_accepted
+from gateway.model import Progress
 from gateway.request import Request
 from gateway.wire import Head, Headers, WireReply
 
@@ -55,12 +56,12 @@ def request(*, token: bytes | None = None, can_stream: bool = True, accept: byte
     return Request(head, REST, encoder=McpEncoder(wire_version=MODERN, id=7, stream=stream))
 
 
-def complete(headers: Headers) -> Headers:
+def complete(_: Request, headers: Headers) -> Headers:
     return (*headers, (b"ratelimit", b"x"))
 
 
 def late(asked: Request, sent: Callable[[Message], Awaitable[None]]) -> LateStream:
-    return LateStream(asked, sent, SOON_S, complete, beat_s=SOON_S)
+    return LateStream(asked, sent, Unanswered(SOON_S), complete, beat_s=SOON_S)
 
 
 async def test_mcp_20_a_late_answer_is_a_stream_with_comments_and_the_response_is_last() -> None:
@@ -100,9 +101,56 @@ async def test_mcp_42_beats_are_progress_with_growing_values_for_those_who_asked
     assert len(sent.messages) == seen
 
 
+def told(sent: Sent) -> list[Any]:
+    """What the caller was told of the progress of its call."""
+    events = [json.loads(piece.split(b"data: ")[1]) for piece in sent.pieces if b"params" in piece]
+    return [one["params"] for one in events]
+
+
+def reporting(asked: Request) -> Callable[[Progress], None]:
+    assert asked.report is not None
+    return asked.report
+
+
+async def test_mcp_72_progress_begins_the_stream_and_a_sign_of_life_is_hardly_more() -> None:
+    """Ours: what keeps a caller waiting must not be above the progress that comes next."""
+    sent, asked = Sent(), request(token=b'"p"')
+    stream = LateStream(asked, sent, Unanswered(DEADLINE_S), complete, beat_s=SOON_S)
+    reporting(asked)(Progress(0.5, 2.0, "reading"))
+    await sent.until(4)
+    reporting(asked)(Progress(0.6))
+    await sent.until(len(sent.messages) + 2)
+    assert await stream.end(REPLY)
+    first, *more = told(sent)
+    assert first == {"progressToken": "p", "progress": 0.5, "total": 2.0, "message": "reading"}
+    assert more[0] == {"progressToken": "p", "progress": 0.501, "message": "running for 0 s"}
+    assert {"progressToken": "p", "progress": 0.6} in more
+    values = [one["progress"] for one in (first, *more)]
+    assert values == sorted(set(values))
+
+
+async def test_mcp_72_a_caller_who_does_not_read_is_owed_the_newest_progress() -> None:
+    sent, asked = Sent(), request(token=b"7")
+    stream = LateStream(asked, sent, Unanswered(DEADLINE_S), complete)
+    report = reporting(asked)
+    report(Progress(0.0))
+    await sent.until(2)
+    sent.reads.clear()
+    for done in (1.0, 3.0, 2.0, 1e300, -1.0):
+        report(Progress(done))
+        await asyncio.sleep(0)
+    sent.reads.set()
+    await sent.until(4)
+    assert await stream.end(REPLY)
+    stream.close()
+    report(Progress(2e300))  # its run goes on
+    assert [one["progress"] for one in told(sent)] == [0.0, 1.0, 1e300]
+    assert asked.report is None
+
+
 async def test_mcp_19_an_answer_in_time_is_no_stream() -> None:
     sent = Sent()
-    stream = LateStream(request(), sent, DEADLINE_S, complete)
+    stream = LateStream(request(), sent, Unanswered(DEADLINE_S), complete)
     assert not await stream.end(REPLY)
     stream.close()
     assert sent.messages == []
@@ -125,6 +173,19 @@ async def test_a_request_that_is_still_arriving_when_it_is_late_becomes_a_stream
     asked.encoder = encoder
     await sent.until(1)
     assert await stream.end(REPLY)
+
+
+async def test_one_timer_begins_the_streams_of_all_requests_that_are_late_and_of_no_others() -> None:
+    unanswered = Unanswered(0.01)
+    sent, unheard = [Sent() for _ in range(3)], Sent()
+    streams = [LateStream(request(), each, unanswered, complete) for each in sent[:2]]
+    LateStream(request(), unheard, unanswered, complete).close()
+    await sent[0].until(1)
+    streams.append(LateStream(request(), sent[2], unanswered, complete))
+    for each, stream in zip(sent, streams, strict=True):
+        await each.until(1)
+        assert await stream.end(REPLY)
+    assert unheard.messages == []
 
 
 async def test_an_answer_that_comes_before_the_head_could_be_sent_is_no_stream() -> None:
