@@ -22,12 +22,11 @@ from gateway import jsontext
 from gateway.backends.mcp_channel import MAX_SIDE_BYTES, McpChannel
 from gateway.backends.server import Server
 from gateway.dialects import mcp_results, mcp_server, replies
+from gateway.dialects.mcp_responses import MODERN_ERRORS
 from gateway.dialects.mcp_results import RpcFailure
 from gateway.dialects.mcp_server import Agreed
 from gateway.dialects.mcp_wire import (
-    HEADER_MISMATCH,
     LEGACY,
-    MISSING_CAPABILITY,
     MODERN,
     PARAMS,
     SESSION,
@@ -43,7 +42,6 @@ IDLE_S = 600.0  # a session that was not used for so long is ended
 REPROBE_S = 3600.0  # a server that was taken for a legacy one may have been replaced
 MAX_SESSIONS = 1000  # of one backend; the one not used for longest is ended first
 SESSION_ID = re.compile(rb"[\x21-\x7e]{1,1024}")  # visible ASCII (2025-11-25, Session Management)
-MODERN_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY)  # none but a modern server says these
 NO_VERDICT = (401, 403, 408, 429)  # about credentials and load; so is 500 and above
 
 
