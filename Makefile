@@ -53,7 +53,7 @@ test-soak: $(STAMP)
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m soak
 
 # Apart from the others because it takes Node, which comes as a wheel, and some hundred packages of npm.
-test-interop: $(STAMP) $(MCP)/node_modules/.installed
+test-interop: $(STAMP) $(MCP)/node_modules/.installed $(INTEROP)/oxp/.installed
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests/interop/mcp --numprocesses 2 --dist loadfile
 
 $(MCP)/.installed: tests/interop/mcp/requirements.txt constraints.txt
