@@ -25,12 +25,13 @@ from gateway.dialects.mcp_listings import read_tools
 from gateway.dialects.mcp_results import RpcFailure
 from gateway.dialects.mcp_server import Agreed, Mirrored
 from gateway.errors import unavailable
-from gateway.model import Invocation, Json, JsonObject, Listing, ToolResult
+from gateway.model import CallContext, Invocation, Json, JsonObject, Listing, ToolResult
 from gateway.settings.backends import McpBackendSettings
 from gateway.transport import Kind, Reply, TransportError
 from gateway.wire import Answer, WireRequest
 
 CALL = WireRequest(method=b"POST", path="")  # stands for one that `_send` makes
+NOTHING_LENT = CallContext()
 AS_EVERYWHERE = (401, 403, 408, 429)  # mean what they mean in other protocols; so does 500 and above
 
 
@@ -61,7 +62,9 @@ class McpBackend:
         return f"mcp {self._sessions.version}".strip()
 
     def call(self, invocation: Invocation, gate: DispatchGate | None = None) -> Coroutine[Any, Any, ToolResult]:
-        """Runs a tool; raises as `HttpExchange.call`."""
+        """Runs a tool; raises as `HttpExchange.call`. What the caller lends goes to another Toolgate alone."""
+        if not self._settings.trust_meta and invocation.context != NOTHING_LENT:
+            invocation = replace(invocation, context=NOTHING_LENT)
         return self._exchange.call(self, invocation, gate)
 
     # As the codec: what is sent depends on what was agreed with the replica, and is made in `_send`.

@@ -44,8 +44,8 @@ _read_response = msgspec.json.Decoder(_Response).decode
 async def all_pages(ask: Callable[[JsonObject], Awaitable[Reply]]) -> Reply:
     """Asks for page after page, with these params, and joins them: one answer with `tools`, and the least `ttlMs`.
 
-    A cursor or a page that was there before ends the list. An answer of another status is returned as it is. Raises
-    BACKEND_UNAVAILABLE for what is no list, and what `ask` raises.
+    A cursor or a page of tools that was there before ends the list. An answer of another status is returned as it is.
+    Raises BACKEND_UNAVAILABLE for what is no list, and what `ask` raises.
     """
     tools: list[bytes] = []
     cursors, pages = set[str](), set[bytes]()
@@ -56,12 +56,11 @@ async def all_pages(ask: Callable[[JsonObject], Awaitable[Reply]]) -> Reply:
         if reply.status != 200:
             return reply
         page = _read(reply.body) if len(reply.body) <= SHORT_BYTES else await asyncio.to_thread(_read, reply.body)
-        text = bytes(page.tools).strip()
-        digest = hashlib.sha256(text).digest()
-        if digest in pages:  # with a cursor that always is a new one, such a list would never end
-            break
-        pages.add(digest)
-        if inner := text[1:-1].strip():
+        if inner := bytes(page.tools).strip()[1:-1].strip():
+            digest = hashlib.sha256(inner).digest()
+            if digest in pages:  # with a cursor that always is a new one, such a list would never end
+                break
+            pages.add(digest)
             tools.append(inner)
         if isinstance(page.ttl_ms, int | float):
             ttls_ms.append(page.ttl_ms)

@@ -25,6 +25,8 @@ MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_LISTENERS = 64  # open streams of notifications
 STREAM_AFTER_S = 10.0  # an answer that takes longer is a stream of events, so that nobody between thinks it dead
 COMMENT_S = 15.0  # between two signs of life on a stream
+ABANDONED_S = 600.0  # how long a request may still run whose caller has left
+LEFT = "The caller has left."
 # Refusals that a modern server makes with a status of its own (2026-07-28, Transports).
 STATUS = {NO_METHOD: 404, INVALID: 400, -32700: 400, -32020: 400, -32021: 400, UNSUPPORTED_VERSION: 400}
 JSON = (b"content-type", b"application/json")
@@ -155,9 +157,11 @@ class Endpoint:
         asked = await relay.ask(message.id, message.method, message.params, key)
         try:
             await self._tell(exchange, asked, is_modern=message.is_modern)
-        except asyncio.CancelledError:  # the caller has left, which only in the modern revision cancels
+        except asyncio.CancelledError:  # the caller has left, which only in the modern revision cancels at once
             if message.is_modern:
-                relay.cancel(asked, "The caller has left.")
+                relay.cancel(asked, LEFT)
+            else:
+                asyncio.get_running_loop().call_later(ABANDONED_S, relay.cancel, asked, LEFT)
             raise
 
     async def _tell(self, exchange: _Exchange, asked: Asked, *, is_modern: bool) -> None:

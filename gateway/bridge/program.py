@@ -86,17 +86,17 @@ class Program:
             if text := line.decode(errors="replace").strip():
                 log.info("stderr", extra={"pid": self.pid, "line": text[:MAX_LOGGED]})
 
-    async def end(self) -> int:
+    async def end(self, patience_s: float = END_S) -> int:
         """Ends the process: closes its input, then SIGTERM, then SIGKILL, also for what it has started.
 
-        Returns its exit code, as `subprocess` has it.
+        `patience_s` is how long it may take each time. Returns its exit code, as `subprocess` has it.
         """
         self._stdin.close()
         for number in (None, signal.SIGTERM, signal.SIGKILL):
             if number is not None:
                 self._signal(number)
             with suppress(TimeoutError):
-                async with asyncio.timeout(END_S):
+                async with asyncio.timeout(patience_s):
                     await self._process.wait()
                     break
         self._signal(signal.SIGKILL)  # what it has started and left

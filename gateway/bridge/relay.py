@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
 
 from gateway import jsontext
-from gateway.bridge.program import Program
 from gateway.dialects.mcp_wire import INTERNAL, NO_METHOD, SUBSCRIPTION_MEMBER, envelope
 from gateway.jsontext import encode
 from gateway.model import Json, JsonObject
@@ -33,6 +32,16 @@ Key = tuple[str, bytes]  # a session, and the id of a request in it as JSON
 
 class BusyError(Exception):
     """Too many requests are under way, or the server does not run; nothing was sent to it."""
+
+
+class Pipe(Protocol):
+    """What leads to the process."""
+
+    def write(self, message: bytes) -> None:
+        """Queues a message, which has no line end in it."""
+
+    async def drain(self) -> None:
+        """Waits while the process does not read."""
 
 
 ABSENT = Raw()
@@ -85,7 +94,7 @@ class Asked:
 class Relay:
     """The requests of one process. `listeners` get the notifications that belong to no request."""
 
-    def __init__(self, program: Program, listeners: set[asyncio.Queue[bytes]]) -> None:
+    def __init__(self, program: Pipe, listeners: set[asyncio.Queue[bytes]]) -> None:
         self._program = program
         self._listeners = listeners
         self._numbers = count(1)

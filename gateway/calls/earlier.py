@@ -155,8 +155,11 @@ class EarlierCalls:
 
     async def _find_by_request(self, request_key: str, caller: Caller) -> Record | None:
         """The record of the call that a request of this caller's began. Raises StateUnavailable."""
-        record = await self._state.get(self._names.key_of_request(caller.principal, request_key))
-        return record if record is not None and record.note and self._is_for(record, caller) else None
+        for key in self._names.keys_of_request(caller.principal, request_key):
+            record = await self._state.get(key)
+            if record is not None and record.note and self._is_for(record, caller):
+                return record
+        return None
 
     # Both.
 

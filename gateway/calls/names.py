@@ -80,17 +80,16 @@ class CallNames:
         return self.owners(principal)[0], secrets.token_urlsafe(RANDOM_BYTES), self.question(principal, call), ()
 
     def of_request(self, principal: str, request_key: str, call: ToolCall) -> Names:
-        """The names of a call that is told from others by its request: its question is the fingerprint."""
-        return (
-            self.owners(principal)[0],
-            self.key_of_request(principal, request_key),
-            self.question(principal, call),
-            (),
-        )
+        """The names of a call that is told from others by its request. Its content includes for which user it is."""
+        (key, *older_keys), ref = self.keys_of_request(principal, request_key), call.ref
+        content = _encode((ref.tool, ref.version, call.arguments, *_user(call.context)))
+        older = zip(older_keys, [hashed(other, content) for _, other in self._older], strict=True)
+        return self.owners(principal)[0], key, hashed(self._content, content), tuple(older)
 
-    def key_of_request(self, principal: str, request_key: str) -> str:
-        """The key of the call that a request began; never that of a call with an id, which has no tabs."""
-        return hashed(self._call, self._known(principal)[1] + b"\t" + request_key.encode())
+    def keys_of_request(self, principal: str, request_key: str) -> tuple[str, ...]:
+        """The keys of the call that a request began; never those of a call with an id, which has no tabs."""
+        name = self._known(principal)[1] + b"\t" + request_key.encode()
+        return tuple([hashed(hasher, name) for hasher in (self._call, *(call for call, _ in self._older))])
 
     def question(self, principal: str, call: ToolCall) -> str:
         """The digest of principal, tool, arguments and user, made with the current key only."""

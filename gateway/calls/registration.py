@@ -15,23 +15,20 @@ MAX_PATTERN_CHARACTERS = 2048  # of a route, in the metadata of each of its call
 def registration(request: CallRequest, names: CallNames) -> tuple[NewCall, CallMetadata]:
     """The record of a call, and the metadata that are in it."""
     call, principal, backend = request.call, request.caller.principal, request.tool.backend
-    call_id, question, is_deferred = call.call_id, None, backend.deferred
-    is_keyed = call_id is not None
-    if call_id is not None:
+    call_id, is_deferred, is_keyed = call.call_id, backend.deferred, call.call_id is not None
+    request_key = request.request_key
+    if is_keyed:
         owner, key, fingerprint, older = names.keyed(principal, call)
-        if is_deferred:
-            question = names.question(principal, call)
+    elif request_key is None:
+        owner, key, fingerprint, older = names.unkeyed(principal, call)
     else:
-        request_key = request.request_key
-        if request_key is None:
-            owner, key, fingerprint, older = names.unkeyed(principal, call)
-        else:
-            owner, key, fingerprint, older = names.of_request(principal, request_key, call)
-        call_id, question = PREFIX + key, fingerprint if is_deferred else None
+        owner, key, fingerprint, older = names.of_request(principal, request_key, call)
+    is_unkeyed = not is_keyed and request_key is None
+    question = (fingerprint if is_unkeyed else names.question(principal, call)) if is_deferred else None
     metadata = CallMetadata(
         dialect=request.dialect,
         wire_version=request.wire_version,
-        call_id=call_id,
+        call_id=call_id or PREFIX + key,
         tool=request.tool.id,
         group=request.invocation.group,
         user="" if request.caller.user_id is None else names.users(principal, request.caller.user_id)[0],

@@ -19,7 +19,7 @@ KEYLESS = (
     "state.keys is not set: nobody but this process can read what it keeps in Redis, nor it once restarted; "
     "a call that is repeated then runs again"
 )
-AT_ONCE = frozenset({"otc", "oxp"})  # protocols whose servers answer in the same exchange
+AT_ONCE = frozenset({"mcp", "otc", "oxp"})  # protocols whose servers answer in the same exchange
 SPOKEN = {  # keys of routes that have an effect with some protocols only
     "secrets": AT_ONCE,
     "context": AT_ONCE,
@@ -119,6 +119,11 @@ def _of_routes(config: Config) -> Iterator[str]:
                 yield f"route {number} ({route.tools} of {route.backend}): {remark}"
 
 
+def _and(names: list[str]) -> str:
+    *first, last = names
+    return f"{', '.join(first)} and {last}" if first else last
+
+
 def _of_route(config: Config, route: RouteSettings) -> Iterator[str]:
     if config.auth is None and route.scopes:
         yield "nobody has its scopes under auth: none"
@@ -127,4 +132,4 @@ def _of_route(config: Config, route: RouteSettings) -> Iterator[str]:
     protocol = config.backends[route.backend].protocol
     for name, spoken in SPOKEN.items():
         if protocol not in spoken and getattr(route, name) != getattr(UNWRITTEN, name):
-            yield f"{name} has no effect on tools of {protocol}, only on those of {' and '.join(sorted(spoken))}"
+            yield f"{name} has no effect on tools of {protocol}, only on those of {_and(sorted(spoken))}"

@@ -21,7 +21,7 @@ from gateway.wire import WireRequest
 
 MAX_CREATED_BYTES = 64 * 1024  # of the answer that a call has become a task
 MAX_ID = 1024  # characters; the id is sent in a header
-POLL_S, LEAST_POLL_S, MAX_POLL_S = 1.0, 0.1, 30.0
+POLL_MS, LEAST_POLL_MS, MAX_POLL_MS = 1000, 100, 30_000
 LAST_LOOK_S = 0.5  # before the end of the call, if the server wants to be asked later than that
 STATUSES = frozenset(("working", "input_required", "completed", "failed", "cancelled"))
 CANCELLED = "The tool server has cancelled the call; the tool may have run."
@@ -33,7 +33,7 @@ class Task(Struct, frozen=True):
 
     id: str
     status: str
-    poll_s: float = POLL_S
+    poll_s: float = POLL_MS / 1000
     is_known: bool = True
 
     @property
@@ -95,8 +95,10 @@ def _response(body: bytes) -> _Response | None:
 
 
 def _task(said: _Task) -> Task | None:
-    poll_s = said.poll_ms / 1000 if type(said.poll_ms) in (int, float) else POLL_S
-    return Task(said.id, said.status, min(max(poll_s, LEAST_POLL_S), MAX_POLL_S)) if said.status in STATUSES else None
+    if said.status not in STATUSES:
+        return None
+    poll_ms = said.poll_ms if type(said.poll_ms) in (int, float) else POLL_MS
+    return Task(said.id, said.status, min(max(poll_ms, LEAST_POLL_MS), MAX_POLL_MS) / 1000)
 
 
 def pause_s(task: Task, left_s: float, blind: int) -> float:

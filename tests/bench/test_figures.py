@@ -19,6 +19,8 @@ ECHO_US, TOOLGATE_US = 20.0, 44.0
 # Every row as a multiple of Toolgate's main row, all of it just within the limits.
 RELATIVE = {
     figures.BARE: 1.0,
+    figures.FROM_MCP: 1.1,
+    figures.MCP_TO_MCP: 1.25,
     figures.TOOLGATE: 1.0,
     figures.GUARDED: 1.2,
     figures.REFERENCE: 1.2,

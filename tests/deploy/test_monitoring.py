@@ -23,13 +23,17 @@ from tests.deploy.tools import program
 from tests.support.processes import DemoServer, GatewayProcess, demo_server, gateway, settings, until
 
 SECRET = "monitoring-secret-of-at-least-32-bytes"
-KINDS = {"otc": "office", "oxp": "postbox", "rap": "builds", "rcrt": "crumbs"}
-PROTOCOLS = {"otc": "otc", "oxp": "oxp", "rap": "callback", "rcrt": "rcrt"}
-RCRT = {
-    "owner_id": "00000000-0000-0000-0000-000000000001",
-    "agent_id": "00000000-0000-0000-0000-00000000d003",
-    "toolkit": "Crumbs",
+KINDS = {"otc": "office", "oxp": "postbox", "rap": "builds", "rcrt": "crumbs", "mcp": "studio"}
+PROTOCOLS = {"otc": "otc", "oxp": "oxp", "rap": "callback", "rcrt": "rcrt", "mcp": "mcp"}
+MORE: dict[str, dict[str, str]] = {
+    "rcrt": {
+        "owner_id": "00000000-0000-0000-0000-000000000001",
+        "agent_id": "00000000-0000-0000-0000-00000000d003",
+        "toolkit": "Crumbs",
+    },
+    "mcp": {"toolkit": "Studio"},
 }
+PATHS = {"mcp": "/mcp"}
 CALLS: list[tuple[str, dict[str, Any]]] = [
     ("Calculator.Add", {"a": 2, "b": 40}),
     ("Calculator.Add", {"a": "two"}),  # invalid
@@ -37,6 +41,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("Mail.Search", {"query": "invoice"}),
     ("Builds.lint", {"source": "print(1) "}),
     ("Crumbs.random", {"min": 1, "max": 6}),
+    ("Studio.palette", {"colour": "3366cc"}),
 ]
 SOON_S = 60.0  # a few scrapes and evaluations, each every second, on a busy machine
 
@@ -88,8 +93,9 @@ async def site(folder: Path) -> AsyncIterator[Site]:
 
 def _settings(servers: dict[str, DemoServer]) -> dict[str, Any]:
     backends = {
-        KINDS[kind]: {"protocol": PROTOCOLS[kind], "url": server.url, "discovery": {"refresh": "1s"}}
-        | (RCRT if kind == "rcrt" else {})
+        KINDS[kind]: {"protocol": PROTOCOLS[kind], "discovery": {"refresh": "1s"}}
+        | {"url": server.url + PATHS.get(kind, "")}
+        | MORE.get(kind, {})
         for kind, server in servers.items()
     }
     limit = {"name": "lists", "key": "caller", "rate": "1/h", "operations": ["list"]}

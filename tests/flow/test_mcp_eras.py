@@ -202,6 +202,27 @@ async def test_mcp_13_14_a_method_that_legacy_callers_do_not_have_is_a_200(calle
 IDS: list[Any] = [0, -1, 1, 2**53, -(2**63), 2**64 + 1, 10**40, "", "0", "a b", 'q"\\\n', "é☃😀", "x" * 256]
 
 
+NOT_OFFERED = {
+    "resources": ("list", "templates/list", "read", "subscribe", "unsubscribe"),
+    "prompts": ("list", "get"),
+    "completion": ("complete",),
+    "logging": ("setLevel",),
+    "tasks": ("list", "result"),
+}
+
+
+async def test_mcp_26_what_is_not_offered_is_neither_declared_nor_answered(caller: Caller) -> None:
+    discovered = (await ask(caller, "server/discover", {})).json()["result"]
+    offered = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}}
+    initialized = (await post(caller, legacy("initialize", offered))).json()["result"]
+    for result in (discovered, initialized):
+        assert set(result["capabilities"]) == {"tools"}
+    begun = await session(caller)
+    for method in [f"{group}/{name}" for group, names in NOT_OFFERED.items() for name in names]:
+        for answer, status in ((await ask(caller, method, {}), 404), (await post(caller, legacy(method), begun), 200)):
+            assert (answer.status_code, code(answer.json()), method) == (status, -32601, method)
+
+
 @pytest.mark.parametrize("id_", IDS)
 async def test_mcp_15_an_id_comes_back_as_it_was(caller: Caller, id_: Any) -> None:
     headers, body = modern("tools/call", {"name": ECHO, "arguments": {}})

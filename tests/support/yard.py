@@ -41,8 +41,13 @@ class Yard:
         """Whether nothing has run twice, under whatever id."""
         return set(self.runs.values()) <= {1}
 
-    async def call_back(self, numbers: Iterable[int], *, text: str | None = None) -> list[int]:
-        """Posts the results for these numbers; returns the statuses of the answers, in their order."""
+    async def call_back(
+        self, numbers: Iterable[int], *, text: str | None = None, auth_url: str | None = None
+    ) -> list[int]:
+        """Posts the results for these numbers, or where their users have to authorize them.
+
+        Returns the statuses of the answers, in their order.
+        """
         order = list(numbers)
         statuses: dict[int, int] = {}
         due: dict[str, list[int]] = {}
@@ -57,7 +62,9 @@ class Yard:
             try:
                 while waiting:
                     number = waiting.pop()
-                    writer.write(_callback(self.taken[number], text or json.dumps({"number": number})))
+                    said = {"type": "tool_result", "text": text or json.dumps({"number": number})}
+                    asked = {"type": "oauth", "auth_url": auth_url}
+                    writer.write(_callback(self.taken[number], said if auth_url is None else asked))
                     async with asyncio.timeout(ANSWER_S):
                         statuses[number] = await _status(reader)
             finally:
@@ -91,9 +98,9 @@ class Yard:
             writer.write(http_reply(200, reply, content_type="application/json"))
 
 
-def _callback(call: dict[str, Any], text: str) -> bytes:
+def _callback(call: dict[str, Any], message: dict[str, Any]) -> bytes:
     address = urlsplit(call["callback_url"])
-    document = {"type": "tool_result", "group_id": call["group_id"], "id": call["id"], "text": text}
+    document = {"group_id": call["group_id"], "id": call["id"], **message}
     body = json.dumps(document).encode()
     head = f"POST {address.path} HTTP/1.1\r\nHost: {address.netloc}\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body

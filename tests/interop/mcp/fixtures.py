@@ -1,6 +1,6 @@
 """The tools that the conformance suite of MCP looks for, on the official Python server (`mcp`).
 
-Started by the interpreter of `.venvs/mcp`; its toolkits are endpoints of their own. Prints its port as JSON.
+Started by the interpreter of `.venvs/mcp`. Prints its port as JSON.
 """
 
 from __future__ import annotations

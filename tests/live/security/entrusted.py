@@ -192,6 +192,12 @@ def configuration(urls: dict[str, str], redis: RedisServer, port: int, canaries:
             "auth": {"jwt": {"secret": canaries["backend secret"] + "-of-32-bytes-and-more"}},
         },
         "crumbs": {"protocol": "rcrt", "timeout": "10s", **crumbs},
+        "studio": {
+            "protocol": "mcp",
+            "url": urls["studio"],
+            "toolkit": "Studio",
+            "auth": {"header": {"name": "X-Key", "value": canaries["studio key"]}},
+        },
         "gone": {"protocol": "otc", "url": "http://127.0.0.1:1"},
     }
     ours = {"OURS": canaries["route secret"]}

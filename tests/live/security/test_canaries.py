@@ -35,11 +35,13 @@ from tests.live.security.entrusted import (
     token_of,
     trusting_session,
 )
+from tests.live.security.speaking_mcp import hostile_server, mcp_session
 from tests.support.calling import call, caller
 from tests.support.ports import lasting_port
 from tests.support.processes import GatewayProcess, demo_server, gateway, until
 from tests.support.redis_server import RedisServer, running_redis
 from tests.support.toolserver import ToolServer, definition, tool_server
+from tests.unit.backends.mcp_facing import serving
 
 pytestmark = pytest.mark.anyio
 
@@ -48,16 +50,24 @@ ARRIVED = {
     *("value", "failure", "mail", "bounce", "called back", "called back failure", "asynchronous"),
     *("crumb", "crumb without id", "kept for the second life", "called back without Redis"),
     *("refusal", "rejection", "wrong value", "argument"),
+    *("studio value", "studio failure", "studio error", "studio url"),
+    *("mcp argument", "legacy argument", "request state", "session id"),
 }
 SENT_ON = {
     *("token", "secret", "route secret", "argument", "letter", "bearer", "backend key", "kept user", "held"),
     *("user id", "tenant"),
+    *("lent token", "lent secret", "mcp argument", "legacy argument", "studio argument", "studio key"),
 }
 NOT_SENT_ON = {
     *("jwt", "cookie", "stray", "signing", "claim", "call id", "api key", "state key", "metrics token"),
+    *("client name", "client version", "progress token", "json-rpc id", "stray param", "baggage", "mcp call id"),
+    *("request state", "session id", "legacy client name"),
 }
 # What not even the caller concerned may receive.
-CONFIDENTIAL = {"signing", "bearer", "route secret", "check", "foreign check", "unsafe url", "crash"}
+CONFIDENTIAL = {
+    *("signing", "bearer", "route secret", "check", "foreign check", "unsafe url", "crash"),
+    *("studio key", "studio log", "studio babble", "studio crash"),
+}
 LOGGED = (
     "a tool server gave a broken answer",
     "a tool server broke off",
@@ -161,6 +171,7 @@ async def first_life(
     async with caller(running.url, headers=alice(canaries)) as http:
         answers = await trusting_session(http, lab, canaries)
         answers += await plain_session(http, canaries)
+        answers += await mcp_session(http, lab, canaries)
         answers += await kept_session(http, keeper, canaries)
         kept = [answer.headers["toolgate-call-id"] for answer in answers if "toolgate-call-id" in answer.headers]
         await note_curious(running, canaries, [*kept, canaries["kept call id of answers"]], seen)
@@ -221,8 +232,9 @@ async def test_nothing_entrusted_to_the_gateway_is_seen_where_it_has_no_business
             tool_server(oxp_tools(canaries), [], oxp_list) as mail,
             confidant(*OPERATIONS) as keeper,
             demo_server("rcrt") as crumbs,
+            serving("modern", hostile_server(canaries)) as studio,
         ):
-            urls = {"lab": lab.url, "mail": mail.url, "keeper": keeper.url, "crumbs": crumbs.url}
+            urls = {"lab": lab.url, "mail": mail.url, "keeper": keeper.url, "crumbs": crumbs.url, "studio": studio.url}
             config = configuration(urls, redis, lasting_port(), canaries)
             async with overheard(redis, seen), gateway(config) as running:
                 for_alice = await first_life(running, lab, keeper, canaries, seen)
@@ -234,8 +246,9 @@ async def test_nothing_entrusted_to_the_gateway_is_seen_where_it_has_no_business
                 running.process.send_signal(signal.SIGTERM)
                 assert await running.process.wait() == 0
                 seen.note("log of the second life", running.log_text())
+            of_studio = [talk.request for talk in studio.told]
             sent_on = "\n".join(
-                f"{one.headers} {one.body!r}" for one in (*lab.requests, *mail.requests, *keeper.requests)
+                f"{one.headers} {one.body!r}" for one in (*lab.requests, *mail.requests, *keeper.requests, *of_studio)
             )
         note_stored(tmp_path, seen)
 

@@ -15,6 +15,7 @@ from gateway.backends.mcp import McpBackend
 from gateway.backends.mcp_channel import McpChannel
 from gateway.backends.mcp_sessions import IDLE_S, REPROBE_S, McpSessions
 from gateway.errors import ErrorCode
+from gateway.model import CallContext
 from tests.streams import http_reply
 from tests.unit.backends.admitting import admission
 from tests.unit.backends.facing import refusal
@@ -33,6 +34,7 @@ from tests.unit.backends.mcp_facing import (
 
 pytestmark = pytest.mark.anyio
 
+TASKS = "io.modelcontextprotocol/tasks"
 ANNA, BERT = replace(INVOCATION, principal="anna"), replace(INVOCATION, principal="bert")
 
 
@@ -296,16 +298,26 @@ async def test_mcp_60_a_handshake_that_fails_is_a_refusal_and_runs_nothing(scrip
 
 
 async def test_mcp_58_nothing_of_a_caller_reaches_a_server_but_what_is_forwarded() -> None:
-    call = replace(INVOCATION, principal="anna", headers=((b"x-tenant", b"9"),))
+    lent = CallContext(user_id="anna", tokens={"mail": "lent"})
+    call = replace(INVOCATION, principal="anna", headers=((b"x-tenant", b"9"),), context=lent)
     for era in ("modern", "legacy"):
         async with facing(era, keys={"auth": {"bearer": "t0k"}}) as (backend, double):
             await backend.call(call)
         for talk in double.told:
             assert talk.request.header("authorization") == "Bearer t0k"
             assert b"anna" not in talk.request.body
+            assert b"lent" not in talk.request.body
         assert double.ran[0].request.header("x-tenant") == "9"
         declared = double.told[0].message["params"]["_meta"]["io.modelcontextprotocol/clientCapabilities"]
-        assert declared == {"elicitation": {"url": {}}}
+        assert declared == {"elicitation": {"url": {}}, "extensions": {TASKS: {}}}
+
+
+async def test_mcp_58_another_toolgate_gets_what_its_tools_ask_for() -> None:
+    lent = CallContext(user_id="anna", tokens={"mail": "lent"})
+    async with facing("modern", keys={"trust_meta": True}) as (backend, double):
+        await backend.call(replace(INVOCATION, context=lent))
+    meta = double.ran[0].message["params"]["_meta"]
+    assert meta["toolgate/context"] == {"authorization": [{"id": "mail", "token": "lent"}], "user_id": "anna"}
 
 
 async def test_the_path_of_the_url_is_used_as_it_is() -> None:

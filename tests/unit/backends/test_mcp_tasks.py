@@ -9,10 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gateway.dialects import mcp_server_tasks
-from gateway.dialects.mcp_server_tasks import Task, created
 from gateway.errors import FailureCode
-from gateway.jsontext import encode
 from gateway.model import Invocation, ToolFailure, ToolResult
 from tests.unit.backends.mcp_facing import IDEMPOTENT, INVOCATION, TEXT, Double, Script, Talk, answer, event, facing
 
@@ -220,24 +217,3 @@ async def test_mcp_71_a_call_that_is_cancelled_cancels_its_task() -> None:
         await double.until(lambda: bool(double.of("tasks/cancel")))
         with pytest.raises(asyncio.CancelledError):
             await calling
-
-
-def test_mcp_71_the_server_says_when_it_is_asked_again_within_limits() -> None:
-    def poll_s(**members: Any) -> float:
-        told = created(encode({"jsonrpc": "2.0", "id": 1, "result": task("working", "task") | members}))
-        assert told is not None
-        return told.poll_s
-
-    given = [2500, 0, -5, 10**9, 1.5, None, "2", True]
-    assert [poll_s(pollIntervalMs=each) for each in given] == [2.5, 0.1, 0.1, 30.0, 0.1, 1.0, 1.0, 1.0]
-
-
-WORKING = Task(ID, "working", poll_s=2.0)
-
-
-@pytest.mark.parametrize(
-    ("left_s", "blind", "pause_s"), [(60.0, 0, 2.0), (60.0, 3, 16.0), (1.5, 0, 1.0), (0.5, 0, 0.5), (-1.0, 0, -1.0)]
-)
-def test_mcp_71_the_last_look_comes_before_the_deadline(left_s: float, blind: int, pause_s: float) -> None:
-    assert mcp_server_tasks.pause_s(WORKING, left_s, blind) == pause_s
-    assert mcp_server_tasks.pause_s(Task(ID, "completed"), left_s, blind) == 0

@@ -102,12 +102,15 @@ def test_names_under_older_keys_are_known_and_new_ones_come_first() -> None:
     for old, both in [
         (before.owners("p"), after.owners("p")),
         (before.keys_of_id("p", "k"), after.keys_of_id("p", "k")),
+        (before.keys_of_request("p", "r"), after.keys_of_request("p", "r")),
     ]:
         assert len(both) == 2
         assert both[1:] == old
         assert both[0] != old[0]
     assert after.keyed("p", asked)[3] == (before.keyed("p", asked)[1:3],)
     assert after.keyed("p", asked)[:3] == NAMES.keyed("p", asked)[:3]
+    assert after.of_request("p", "r", asked)[3] == (before.of_request("p", "r", asked)[1:3],)
+    assert after.of_request("p", "r", asked)[:3] == NAMES.of_request("p", "r", asked)[:3]
     assert (NAMES.keyed("p", asked)[3], NAMES.keyed("p", asked)[0]) == ((), NAMES.owners("p")[0])
 
 

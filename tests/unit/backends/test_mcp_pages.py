@@ -1,0 +1,98 @@
+"""Lists of MCP servers that come in pages: all of them are asked for, and none goes on for ever."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import count
+from typing import Any
+
+import pytest
+
+from gateway.backends.mcp_pages import MAX_PAGES, all_pages
+from gateway.errors import ErrorCode
+from gateway.model import JsonObject
+from gateway.transport import Reply
+from tests.unit.backends.facing import refusal
+from tests.unit.backends.mcp_facing import Talk, facing
+
+pytestmark = pytest.mark.anyio
+
+Page = Callable[[int], Any]  # the result, by the number of the request
+
+
+def page(*names: Any, **members: Any) -> dict[str, Any]:
+    return {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names], **members}
+
+
+async def listed(result_of: Page) -> tuple[list[str], list[JsonObject], Any]:
+    """The names in all pages, what was asked for, and how long they are fresh."""
+    asked: list[JsonObject] = []
+
+    async def ask(params: JsonObject) -> Reply:
+        asked.append(params)
+        return Reply(200, (), json.dumps({"jsonrpc": "2.0", "id": 1, "result": result_of(len(asked) - 1)}).encode())
+
+    found = json.loads((await all_pages(ask)).body)
+    return [tool["name"] for tool in found["tools"]], asked, found["ttlMs"]
+
+
+async def test_mcp_55_all_pages_are_one_list_which_is_as_fresh_as_the_oldest() -> None:
+    pages = [
+        page("a", "b", nextCursor="x", ttlMs=9000),
+        page(nextCursor=""),  # empty, and a cursor like any other
+        page(nextCursor="z"),
+        page("c", nextCursor="y", ttlMs=4000),
+        page("d", nextCursor=None, ttlMs="soon"),
+    ]
+    names, asked, ttl_ms = await listed(pages.__getitem__)
+    assert names == ["a", "b", "c", "d"]
+    assert asked == [{}, *({"cursor": cursor} for cursor in ("x", "", "z", "y"))]
+    assert ttl_ms == 4000
+
+
+NEVER_DONE: dict[str, tuple[Page, int, int]] = {
+    "the same cursor": (lambda n: page(f"t{n}", nextCursor="x"), 2, 2),
+    "cursors in a circle": (lambda n: page(f"t{n}", nextCursor="xyz"[n % 3]), 4, 4),
+    "the same page": (lambda n: page("t", nextCursor=str(n)), 1, 2),
+    "new ones for ever": (lambda n: page(f"t{n}", nextCursor=str(n)), MAX_PAGES, MAX_PAGES),
+}
+
+
+@pytest.mark.parametrize(("result_of", "tools", "requests"), NEVER_DONE.values(), ids=NEVER_DONE)
+async def test_mcp_55_a_list_that_never_ends_is_ended(result_of: Page, tools: int, requests: int) -> None:
+    names, asked, _ = await listed(result_of)
+    assert (len(names), len(asked)) == (tools, requests)
+    assert len(set(names)) == tools
+
+
+@pytest.mark.parametrize("body", [b"hello", b"{}", b'{"result": []}', b'{"result": {"tools": {}}}', b"[" * 10_000])
+async def test_mcp_55_what_holds_no_list_is_a_refusal(body: bytes) -> None:
+    async def ask(_params: JsonObject) -> Reply:
+        return Reply(200, (), body)
+
+    refused = await refusal(all_pages(ask))
+    assert refused.code is ErrorCode.BACKEND_UNAVAILABLE
+    assert "no list of tools" in (refused.detail or "")
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_mcp_55_a_page_that_fails_leaves_the_list_as_it_was(era: str) -> None:
+    """No half of a list is taken for the whole: the tools of the other half would vanish."""
+    cursors = count()
+
+    async def pages(talk: Talk) -> None:
+        cursor = talk.message.get("params", {}).get("cursor")
+        if cursor is None:
+            await talk.answer(page("a", nextCursor=f"c{next(cursors)}"))
+        elif cursor == "c0":
+            await talk.answer(page("b"))
+        elif cursor == "c1":
+            await talk.fail(-32602, "Bad cursor")
+        else:
+            talk.hang_up()
+
+    async with facing(era, others={"tools/list": pages}) as (backend, _):
+        assert [tool.tool for tool in (await backend.list_tools()).tools] == ["crm.a", "crm.b"]
+        assert "-32602: Bad cursor" in ((await refusal(backend.list_tools())).detail or "")
+        assert (await refusal(backend.list_tools())).code is ErrorCode.BACKEND_UNAVAILABLE
