@@ -32,8 +32,6 @@ RELATIVE = {
     figures.ENVOY: 0.9,
     figures.FASTMCP: 25.0,
     figures.FASTMCP_PROXY: 20.0,
-    figures.FROM_MCP: 1.05,
-    figures.MCP_TO_MCP: 1.2,
     figures.NGINX_PROXY: 0.3,
     figures.LIMITED: 0.6,
     figures.UNKNOWN: 0.6,
