@@ -105,22 +105,24 @@ class McpServer:
         message = decode(await read_body(request))
         if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
             return _reply(None, RpcError(-32600, "The body must be one message of JSON-RPC 2.0"))
-        id_, params = message.get("id"), message.get("params") or {}
+        id_, method, params = message.get("id"), message.get("method"), message.get("params") or {}
         if id_ is None:
             return Response(status_code=202)
-        meta = params.get("_meta") or {}
+        if not isinstance(method, str) or not isinstance(params, dict) or not isinstance(params.get("_meta", {}), dict):
+            return _reply(id_, RpcError(-32600, "It is not a request of JSON-RPC 2.0"))
+        meta = params.get("_meta", {})
         is_modern = f"{PREFIX}protocolVersion" in meta or request.headers.get("mcp-protocol-version") == MODERN
         try:
             if is_modern:
-                check_modern(request, message["method"], params, meta)
-            if message["method"] == "tools/call":
+                check_modern(request, method, params, meta)
+            if method == "tools/call":
                 if params.get("name") not in self._tools:
                     raise RpcError(-32602, "Unknown tool")
                 result = self._run(self._tools[params["name"]], params.get("arguments") or {})
                 if "progressToken" in meta and "text/event-stream" in request.headers.get("accept", ""):
                     return StreamingResponse(events(id_, meta["progressToken"], result), media_type="text/event-stream")
                 return _reply(id_, await result)
-            return _reply(id_, self._result(message["method"], params, is_modern))
+            return _reply(id_, self._result(method, params, is_modern))
         except RpcError as refused:
             return _reply(id_, refused, refused.status if is_modern else 200)
 

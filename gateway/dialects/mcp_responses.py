@@ -22,7 +22,7 @@ NO_SESSION = re.compile("session|initializ", re.IGNORECASE)
 NO_REVISION = re.compile("session|initializ|protocol.?version", re.IGNORECASE)
 OF_TRANSPORTS = (INVALID, *range(-32019, -31999))  # codes of such errors
 MAX_PROGRESS = 1024  # characters of a message; it is shown in one line
-MODERN_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY)
+MODERN_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY)  # none but a modern server says these
 
 
 def message_of(reply: Answer) -> JsonObject:

@@ -98,7 +98,21 @@ async def trigger_tool_change(ctx: Context[Any, Any]) -> str:
     return "added"
 
 
+async def compute(seconds: float, label: str = "") -> str:
+    """Takes a while."""
+    await asyncio.sleep(seconds)
+    return f"computed {label}"
+
+
+async def job() -> CallToolResult:
+    """Fails after a while."""
+    await asyncio.sleep(1)
+    return CallToolResult(content=[TextContent(type="text", text="The job failed.")], is_error=True)
+
+
 for function in (
+    compute,
+    job,
     simple_text,
     image_content,
     audio_content,

@@ -20,3 +20,9 @@ def otc() -> Iterator[httpx.Client]:
 def oxp() -> Iterator[httpx.Client]:
     with connected("gateway.demo.oxp_server") as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def mcp() -> Iterator[httpx.Client]:
+    with connected("gateway.demo.mcp_server") as client:
+        yield client
