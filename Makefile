@@ -121,7 +121,7 @@ bench-instructions: $(STAMP)
 
 # Other gateways side by side with ours, in one run; nginx and Envoy where they can be had.
 bench-peers: $(STAMP) $(PEER_STAMPS)
-	$(BIN)/python -m tests.bench --only echo,nginx,minimal,reference,envoy,envoy-bridge,fastmcp $(BENCH)
+	$(BIN)/python -m tests.bench --only echo,nginx,minimal,reference,envoy,envoy-bridge,fastmcp,mcp-mcp,fastmcp-proxy $(BENCH)
 
 # Programs nobody here wrote, each in an environment of its own; a changed pin builds it anew.
 interop: $(INTEROP_STAMPS) $(SUITE)/.installed
