@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 
+import pytest
+
 from tests.interop.mcp.programs import node
 from tests.support.processes import gateway, settings
 from tests.support.terminal import finished
@@ -18,6 +20,7 @@ async def compute(exchange: Exchange) -> None:
     await exchange.finish(value="computed")
 
 
+@pytest.mark.anyio
 async def test_mcp_43_the_inspector_asks_for_the_result_of_a_task() -> None:
     async with tool_server({"Slow.compute": compute}) as tools:
         config = settings({"slow": {"protocol": "otc", "url": tools.url}}, state={}, mcp={"task_after": "100ms"})
