@@ -15,7 +15,9 @@ from gateway.admission import DispatchGate, Lease
 from gateway.backends.challenges import is_https_or_loopback
 from gateway.backends.exchange import MAX_LIST_BYTES, HttpExchange
 from gateway.backends.lists import ListReader
+from gateway.backends.mcp_changes import McpChanges
 from gateway.backends.mcp_channel import McpChannel, McpReply
+from gateway.backends.mcp_inputs import McpInputs
 from gateway.backends.mcp_pages import all_pages
 from gateway.backends.mcp_sessions import McpSessions, Session
 from gateway.backends.mcp_tasks import McpTasks, Waiting
@@ -24,7 +26,7 @@ from gateway.dialects import mcp_responses, mcp_results, mcp_server, mcp_server_
 from gateway.dialects.mcp_listings import read_tools
 from gateway.dialects.mcp_results import RpcFailure
 from gateway.dialects.mcp_server import Agreed, Mirrored
-from gateway.errors import unavailable
+from gateway.errors import ErrorCode, GatewayError, unavailable
 from gateway.model import CallContext, Invocation, Json, JsonObject, Listing, ToolResult
 from gateway.settings.backends import McpBackendSettings
 from gateway.transport import Kind, Reply, TransportError
@@ -49,9 +51,11 @@ class McpBackend:
         self._settings = settings
         self._on_change = context.on_change
         self._exchange = HttpExchange(name, settings, context, CALL, send=self._send, ask=self._ask_for_tools)
-        self._channel = McpChannel(self._exchange.credentials)
+        self._channel = McpChannel(self._exchange.credentials, context.on_change)
         fixed = None if settings.era == "auto" else settings.era
         self._sessions = McpSessions(self._channel, fixed=fixed, is_shared=settings.sessions == "shared")
+        self._changes = McpChanges(name, self._channel, self._sessions, context.on_change)
+        self._inputs = McpInputs()
         self._tasks = McpTasks(self._channel, self._sessions.ids)
         self._reader = ListReader(read_tools, name, settings, context.lists, trust_meta=settings.trust_meta)
         self._mirrored: dict[str, tuple[JsonObject, Mirrored]] = {}  # by the server's own name of the tool
@@ -82,6 +86,7 @@ class McpBackend:
         urls: Sequence[JsonObject] = ()
         if isinstance(reply, McpReply):
             mcp_responses.check_id(document, reply.id)
+            self._inputs.forget(invocation)
             urls = [one for one in reply.urls if is_https_or_loopback(one["url"])]
         try:
             result = mcp_results.result_of(document)
@@ -104,7 +109,14 @@ class McpBackend:
 
     def _result(self, invocation: Invocation, result: JsonObject) -> ToolResult:
         settings = self._settings
-        return mcp_results.tool_result(result, invocation, json_text=settings.json_text, trust_meta=settings.trust_meta)
+        try:
+            return mcp_results.tool_result(
+                result, invocation, json_text=settings.json_text, trust_meta=settings.trust_meta
+            )
+        except GatewayError as refusal:
+            if refusal.code is ErrorCode.MISSING_REQUIREMENTS:
+                self._inputs.note(invocation, mcp_results.answers_to(result))
+            raise
 
     # Calls.
 
@@ -131,7 +143,8 @@ class McpBackend:
 
     async def _call(self, server: Server, agreed: Agreed, invocation: Invocation, deadline: float) -> Reply:
         id_ = next(self._sessions.ids)
-        request, more = mcp_server.call(agreed, id_, invocation, self._mirrored_by(invocation))
+        answers = self._inputs.of(invocation) if agreed.is_modern else {}
+        request, more = mcp_server.call(agreed, id_, invocation, self._mirrored_by(invocation), answers)
         max_body = self._settings.max_response_bytes
         try:
             reply = await self._channel.ask(
@@ -195,6 +208,8 @@ class McpBackend:
             reply = await self._pages(server, session.agreed, principal, deadline)
             if not self._is_lost(session, reply):
                 break
+        if reply.status == 200:
+            self._changes.watch(session)
         return reply
 
     async def _pages(self, server: Server, agreed: Agreed, principal: str, deadline: float) -> Reply:
@@ -213,6 +228,7 @@ class McpBackend:
 
     async def aclose(self) -> None:
         """Ends the sessions, refuses the calls that wait and closes every connection."""
+        await self._changes.aclose()
         await self._sessions.aclose()
         await self._channel.aclose()
         await self._exchange.aclose()

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from math import inf
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
 from gateway.backends.credentials import Credentials
+from gateway.backends.oauth import ClientCredentials
 from gateway.backends.server import USER_AGENT, Server
 from gateway.dialects import mcp_responses, mcp_results, mcp_server
 from gateway.dialects.mcp_server import Agreed
@@ -30,6 +33,9 @@ MAX_RESUMES = 3  # of a stream that brings nothing new
 RESUME_S, LEAST_RESUME_S = 1.0, 0.1  # before a stream is resumed, unless the server says how long
 MAX_ID = 256  # characters of the id of a server's request, which goes back to it
 MAX_URLS = 16
+CHANGED = "notifications/tools/list_changed"
+
+AnyReply = TypeVar("AnyReply", bound=Reply | StreamedReply)
 Report = Callable[[Progress], None]
 
 
@@ -81,10 +87,16 @@ class _Asked(Struct):
 
 
 class McpChannel:
-    """Talks to all replicas of one MCP server. Durations in seconds, sizes in bytes."""
+    """Talks to all replicas of one MCP server. Durations in seconds, sizes in bytes.
 
-    def __init__(self, credentials: Credentials) -> None:
+    `on_change` is called when a server says that its tools have changed. Credentials that an authorization server
+    issues are there before anything is sent, and are renewed once after a 401.
+    """
+
+    def __init__(self, credentials: Credentials, on_change: Callable[[], None] = lambda: None) -> None:
         self._credentials = credentials
+        self._tokens = credentials if isinstance(credentials, ClientCredentials) else None
+        self._on_change = on_change
         self._side: set[asyncio.Task[None]] = set()
 
     async def ask(
@@ -104,19 +116,26 @@ class McpChannel:
 
         `report` takes how far the server says that it has come.
         """
-        reply = await server.pool.reply_or_events(
-            request.method,
-            server.endpoint,
-            self._headers(request, principal),
-            request.body,
-            more=more,
-            timeout_s=max(deadline - monotonic(), 0.001),
-            max_body=max_body,
-        )
+
+        def send() -> Awaitable[Reply | StreamedReply]:
+            return server.pool.reply_or_events(
+                request.method,
+                server.endpoint,
+                self._headers(request, principal),
+                request.body,
+                more=more,
+                timeout_s=max(deadline - monotonic(), 0.001),
+                max_body=max_body,
+            )
+
+        reply = await self._authorized(send, deadline - monotonic())
         if isinstance(reply, StreamedReply):
             asked = _Asked(server, agreed, id_, principal, deadline, max_body, [], report)
             return await self._read_streams(reply, asked)
         return McpReply(reply.status, reply.headers, reply.body, id_)
+
+    async def _authorized(self, send: Callable[[], Awaitable[AnyReply]], timeout_s: float) -> AnyReply:
+        return await (send() if self._tokens is None else self._tokens.authorized(send, timeout_s))
 
     def _headers(self, request: WireRequest, principal: str) -> Headers:
         return (USER_AGENT, *request.headers, *self._credentials(principal))
@@ -147,7 +166,7 @@ class McpChannel:
         async for chunk in events:
             asked.size += len(chunk)
             for event in parser.feed(chunk):
-                message = _message(event.data)
+                message = message_of_event(event.data)
                 if message is None:
                     continue
                 if message.method is not None:
@@ -168,14 +187,7 @@ class McpChannel:
             await asyncio.sleep(asked.resume_s)
             request = mcp_server.resume(asked.agreed, asked.last_id)
             try:
-                reply = await asked.server.pool.reply_or_events(
-                    request.method,
-                    asked.server.endpoint,
-                    self._headers(request, asked.principal),
-                    b"",
-                    timeout_s=max(asked.deadline - monotonic(), 0.001),
-                    max_body=MAX_SIDE_BYTES,
-                )
+                reply = await self._authorized(partial(self._resume, request, asked), asked.deadline - monotonic())
             except TransportError as exc:
                 if exc.kind is Kind.TIMEOUT:
                     raise TransportError(exc.kind, str(exc), sent=True) from exc
@@ -188,6 +200,29 @@ class McpChannel:
             break
         raise TransportError(Kind.CLOSED, "The stream ended without a response.", sent=True)
 
+    def _resume(self, request: WireRequest, asked: _Asked) -> Awaitable[Reply | StreamedReply]:
+        return asked.server.pool.reply_or_events(
+            request.method,
+            asked.server.endpoint,
+            self._headers(request, asked.principal),
+            b"",
+            timeout_s=max(asked.deadline - monotonic(), 0.001),
+            max_body=MAX_SIDE_BYTES,
+        )
+
+    @asynccontextmanager
+    async def stream(
+        self, server: Server, request: WireRequest, principal: str, idle_s: float
+    ) -> AsyncIterator[StreamedReply]:
+        """Opens a stream that no response ends; after `idle_s` of silence it does. Raises TransportError."""
+        if self._tokens is not None:
+            await self._tokens.ready(SIDE_S)
+        headers = self._headers(request, principal)
+        async with server.pool.stream(
+            request.method, server.endpoint, headers, request.body, timeout_s=inf, idle_s=idle_s, max_body=None
+        ) as reply:
+            yield reply
+
     def _leave(self, events: StreamedReply, *, is_answered: bool) -> None:
         """Closes a stream, which tells a modern server that it is not waited for, or has its end read if it is over."""
         if not is_answered or events.is_over or not self._start(_drain(events)):
@@ -196,24 +231,34 @@ class McpChannel:
     # What the server asks for while a tool runs.
 
     def _note(self, message: Envelope, asked: _Asked) -> None:
-        """Answers a request of the server's at once: silence would hold its tool up until its timeout."""
-        id_ = message.id
+        """Takes what comes before the response."""
         if message.method == "notifications/progress" and asked.report is not None:
             progress = mcp_responses.progress_of(message.params, asked.id)
             if progress is not None:
                 asked.report(progress)
-        if asked.agreed is None or not (type(id_) is int or (isinstance(id_, str) and len(id_) <= MAX_ID)):
-            return  # a notification, or what is no request
+        url = self.take(message, asked.server, asked.agreed, asked.principal)
+        if url is not None and len(asked.urls) < MAX_URLS:
+            asked.urls.append(url)
+
+    def take(self, message: Envelope, server: Server, agreed: Agreed | None, principal: str) -> JsonObject | None:
+        """Takes a notification, or answers a request of the server's at once: silence would hold its tool up.
+
+        Returns the URL that it has for the user, if it has one.
+        """
+        id_, url = message.id, None
+        if message.method == CHANGED:
+            self._on_change()
+        if agreed is None or not (type(id_) is int or (isinstance(id_, str) and len(id_) <= MAX_ID)):
+            return None  # a notification, or what is no request
         if message.method == "ping":
-            answer = mcp_server.answer(asked.agreed, id_, "result", {})
+            answer = mcp_server.answer(agreed, id_, "result", {})
         elif message.method == "elicitation/create" and (url := _url_to_open(message.params)):
-            if len(asked.urls) < MAX_URLS:
-                asked.urls.append(url)
-            answer = mcp_server.answer(asked.agreed, id_, "result", {"action": "cancel"})
+            answer = mcp_server.answer(agreed, id_, "result", {"action": "cancel"})
         else:
             error: JsonObject = {"code": NO_METHOD, "message": "Method not found"}
-            answer = mcp_server.answer(asked.agreed, id_, "error", error)
-        self.tell(asked.server, answer, asked.principal)
+            answer = mcp_server.answer(agreed, id_, "error", error)
+        self.tell(server, answer, principal)
+        return url
 
     # What nobody waits for.
 
@@ -237,10 +282,14 @@ class McpChannel:
 
     async def post(self, server: Server, request: WireRequest, principal: str, *, timeout_s: float) -> Reply:
         """Sends a message that has no response. Raises TransportError."""
-        headers = self._headers(request, principal)
-        return await server.pool.request(
-            request.method, server.endpoint, headers, request.body, timeout_s=timeout_s, max_body=MAX_SIDE_BYTES
-        )
+
+        def send() -> Awaitable[Reply]:
+            headers = self._headers(request, principal)
+            return server.pool.request(
+                request.method, server.endpoint, headers, request.body, timeout_s=timeout_s, max_body=MAX_SIDE_BYTES
+            )
+
+        return await self._authorized(send, timeout_s)
 
     async def aclose(self) -> None:
         """Ends what is still being sent."""
@@ -263,7 +312,7 @@ async def _drain(events: StreamedReply) -> None:
         events.close()
 
 
-def _message(data: bytes) -> Envelope | None:
+def message_of_event(data: bytes) -> Envelope | None:
     """What an event holds; None for what is no message, such as the empty first event of some servers."""
     if not data.strip():
         return None

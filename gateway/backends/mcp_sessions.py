@@ -42,19 +42,21 @@ IDLE_S = 600.0  # a session that was not used for so long is ended
 REPROBE_S = 3600.0  # a server that was taken for a legacy one may have been replaced
 MAX_SESSIONS = 1000  # of one backend; the one not used for longest is ended first
 SESSION_ID = re.compile(rb"[\x21-\x7e]{1,1024}")  # visible ASCII (2025-11-25, Session Management)
+LISTENS: JsonObject = {"tools": {"listChanged": True}}  # of a server that was not asked, which may refuse
 NO_VERDICT = (401, 403, 408, 429)  # about credentials and load; so is 500 and above
 
 
 class Session(Struct):
     """What was agreed with a replica for a principal, and how many calls use it. All callers of a modern one share it.
 
-    `used_at`: when the last of these began.
+    `used_at`: when the last of these began. `announces`: whether it says so when its list of tools changes.
     """
 
     agreed: Agreed
     server: Server
     principal: str
     used_at: float
+    announces: bool = False
     calls: int = 0
 
 
@@ -110,6 +112,13 @@ class McpSessions:
         )
         return session
 
+    def is_current(self, session: Session) -> bool:
+        """Whether calls still use a session."""
+        era = self._eras.get(session.server.url)
+        if era is not None and era.modern is not None:
+            return era.modern is session
+        return self._sessions.get(self._key(session.server, session.principal)) is session
+
     def forget(self, session: Session) -> None:
         """Drops a session, if it still is in use: the server does not know it any more."""
         key = self._key(session.server, session.principal)
@@ -156,13 +165,13 @@ class McpSessions:
                     era = await self._once(("era", server.url, ""), partial(self._find_era, server, principal))
                 if era.modern is not None:
                     return era.modern
-                agreed = await self._initialize(server, principal)
+                agreed, announces = await self._initialize(server, principal)
         except TransportError as exc:
             self.forget_era(server)  # another server may answer there now
             raise TransportError(exc.kind, str(exc), sent=False) from exc  # no tool was called
         except TimeoutError as exc:
             raise TransportError(Kind.TIMEOUT, "The handshake took too long.", sent=False) from exc
-        session = Session(agreed, server, principal, self._clock())
+        session = Session(agreed, server, principal, self._clock(), announces)
         self._sessions[self._key(server, principal)] = session
         self.version = agreed.version
         self._end_idle()
@@ -197,46 +206,55 @@ class McpSessions:
     # The era of a replica.
 
     async def _find_era(self, server: Server, principal: str) -> _Era:
-        is_modern = self._fixed == "modern" or (self._fixed is None and await self._probe(server, principal))
-        now = self._clock()
-        modern = Session(Agreed(MODERN), server, "", now) if is_modern else None
-        if modern is not None:
+        discovered: JsonObject | None = {"capabilities": LISTENS} if self._fixed == "modern" else None
+        if self._fixed is None:
+            discovered = await self._probe(server, principal)
+        now, modern = self._clock(), None
+        if discovered is not None:
+            modern = Session(Agreed(MODERN), server, "", now, mcp_results.announces_changes(discovered))
             self.version = MODERN
         era = self._eras[server.url] = _Era(modern, now)
         return era
 
-    async def _probe(self, server: Server, principal: str) -> bool:
-        """Asks for what only modern servers know. Raises TransportError for a server that does not tell."""
+    async def _probe(self, server: Server, principal: str) -> JsonObject | None:
+        """Asks for what only modern servers know; None for a legacy one. Raises TransportError if it does not tell."""
         id_, agreed = next(self.ids), Agreed(MODERN)
         request = mcp_server.request(agreed, id_, "server/discover", {})
         reply = await self._ask(server, agreed, request, id_, principal)
         if reply.status in NO_VERDICT or reply.status >= 500:
             raise _refused("server/discover", reply.status)
+        discovered: JsonObject = {}
         try:
-            versions = _result(reply).get("supportedVersions")
+            discovered = _result(reply)
+            versions = discovered.get("supportedVersions")
         except RpcFailure as failure:
-            if failure.code != UNSUPPORTED_VERSION:
-                return failure.code in MODERN_ERRORS
-            versions = failure.data.get("supported") if isinstance(failure.data, dict) else None
+            if failure.code in MODERN_ERRORS:
+                return discovered
+            supported = failure.data.get("supported") if isinstance(failure.data, dict) else None
+            versions = supported if failure.code == UNSUPPORTED_VERSION else None
         except replies.BrokenReplyError:
-            return False
-        return isinstance(versions, list) and MODERN in versions
+            return None
+        return discovered if isinstance(versions, list) and MODERN in versions else None
 
     # Legacy sessions.
 
-    async def _initialize(self, server: Server, principal: str) -> Agreed:
-        """Offers our newest revision, then the older ones to a server that refuses it instead of naming another."""
+    async def _initialize(self, server: Server, principal: str) -> tuple[Agreed, bool]:
+        """Offers our newest revision, then the older ones to a server that refuses it instead of naming another.
+
+        Returns what was agreed, and whether the server announces changes of its list.
+        """
         for offered in LEGACY:
             id_ = next(self.ids)
             reply = await self._ask(server, None, mcp_server.initialize(id_, offered), id_, principal)
             try:
-                version = _result(reply).get("protocolVersion")
+                result = _result(reply)
             except RpcFailure as failure:
                 if failure.code in (PARAMS, UNSUPPORTED_VERSION):
                     continue
                 raise _refused("initialize", reply.status, f"error {failure.code}") from failure
             except replies.BrokenReplyError as exc:
                 raise _refused("initialize", reply.status, str(exc)) from exc
+            version = result.get("protocolVersion")
             if version not in LEGACY:
                 raise _refused("initialize", reply.status, "it speaks no revision that we speak")
             session = reply.header(SESSION) or None
@@ -245,7 +263,7 @@ class McpSessions:
             agreed = Agreed(version, session)
             begun = mcp_server.request(agreed, None, "notifications/initialized", {})
             await self._channel.post(server, begun, principal, timeout_s=AGREE_S)
-            return agreed
+            return agreed, mcp_results.announces_changes(result)
         raise _refused("initialize", 200, "it refuses every revision that we speak")
 
     async def _ask(

@@ -43,7 +43,7 @@ def registration(request: CallRequest, names: CallNames) -> tuple[NewCall, CallM
         note=pack_metadata(metadata),
         question=question,
         joins=not is_keyed,
-        rejoins=request.request_key is not None,
+        rejoins=request_key is not None,
         idempotent=is_keyed and request.invocation.idempotent,  # without a call id it cannot be repeated
         state=DISPATCHING,  # at once, which saves another request to the state
         older=older,

@@ -73,6 +73,7 @@ class BackendEntry:
     published: int = 0
     listed_at: float | None = None
     tried: bool = False
+    is_due: bool = False  # something has changed since it was last asked
     last_error: str | None = None
     logged: tuple[Rejected, ...] = ()  # the tools rejected when that was last logged
     logged_renamed: tuple[Rejected, ...] = ()
@@ -172,13 +173,17 @@ class Catalogue:
 
         `is_news`: other replicas may not know of the change yet.
         """
-        task = self._refreshing.get(backend)
+        task, entry = self._refreshing.get(backend), self._entries[backend]
+        entry.is_due = True
         if task is None or task.done():
-            self._refreshing[backend] = asyncio.create_task(self._refresh_once(self._entries[backend], is_news=is_news))
+            self._refreshing[backend] = asyncio.create_task(self._refresh_soon(entry, is_news=is_news))
 
-    async def _refresh_once(self, entry: BackendEntry, *, is_news: bool) -> None:
-        await self._sleep(REFRESH_PAUSE_S)
-        await self._refresh(entry, is_news=is_news)
+    async def _refresh_soon(self, entry: BackendEntry, *, is_news: bool) -> None:
+        """Asks until no change came while the backend was being asked."""
+        while entry.is_due:
+            await self._sleep(REFRESH_PAUSE_S)
+            entry.is_due = False
+            await self._refresh(entry, is_news=is_news)
 
     def __contains__(self, backend: str) -> bool:
         return backend in self._entries

@@ -53,6 +53,13 @@ def result_of(message: Json) -> JsonObject:
     return result
 
 
+def announces_changes(about: JsonObject) -> bool:
+    """Whether a server says, in its answer to discover or initialize, that it announces changes of its list."""
+    capabilities: Any = about.get("capabilities")
+    tools = capabilities.get("tools") if isinstance(capabilities, dict) else None
+    return isinstance(tools, dict) and tools.get("listChanged") is True
+
+
 def tool_result(result: JsonObject, invocation: Invocation, *, json_text: bool, trust_meta: bool) -> ToolResult:
     """What the result of a call means. Raises BrokenReplyError, and GatewayError for a tool that was not run."""
     kind = result.get("resultType", "complete")
@@ -61,7 +68,7 @@ def tool_result(result: JsonObject, invocation: Invocation, *, json_text: bool, 
     if kind != "complete":
         raise BrokenReplyError("a resultType that is not known")
     content, meta = result.get("content", []), result.get("_meta")
-    if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
+    if not isinstance(content, list) or [block for block in content if not isinstance(block, dict)]:
         raise BrokenReplyError("content is no list of blocks")
     meta = meta if isinstance(meta, dict) else {}
     if result.get("isError") is True:
@@ -197,6 +204,14 @@ def input_required(result: JsonObject) -> GatewayError:
             )
         challenges.append({"id": key, "url": params["url"]})
     return _challenged(challenges)
+
+
+def answers_to(result: JsonObject) -> JsonObject:
+    """The params of a call that comes again after `input_required`: the user opens all URLs that were asked for."""
+    requests: Any = result.get("inputRequests")
+    answers = {key: {"action": "accept"} for key in requests} if isinstance(requests, dict) else {}
+    state = result.get("requestState")
+    return {"inputResponses": answers} | ({"requestState": state} if isinstance(state, str) else {})
 
 
 def _challenged(challenges: list[JsonObject]) -> GatewayError:

@@ -34,7 +34,11 @@ ACCEPT = (b"accept", b"application/json, text/event-stream")
 CLIENT = {"name": "toolgate", "version": __version__}
 CAPABILITIES: JsonObject = {"elicitation": {"url": {}}}  # what calls have; lists are asked for with the same
 MODERN_CAPABILITIES: JsonObject = {**CAPABILITIES, "extensions": {TASKS: {}}}
-ABOUT: JsonObject = {VERSION_MEMBER: MODERN, CAPABILITIES_MEMBER: MODERN_CAPABILITIES, CLIENT_MEMBER: CLIENT}
+ABOUT: JsonObject = {
+    VERSION_MEMBER: MODERN,
+    CAPABILITIES_MEMBER: Raw(encode(MODERN_CAPABILITIES)),
+    CLIENT_MEMBER: Raw(encode(CLIENT)),
+}
 CALL_ID_MEMBER, CONTEXT_MEMBER, ERROR_MEMBER = "toolgate/call_id", "toolgate/context", "toolgate/error"
 TRACE = (b"traceparent", b"tracestate")  # unprefixed by exception (2026-07-28, `_meta`)
 
@@ -89,8 +93,17 @@ def initialize(id_: int, version: str = LEGACY[0]) -> WireRequest:
     return request(None, id_, "initialize", offered)
 
 
-def call(agreed: Agreed, id_: int, invocation: Invocation, mirrored: Mirrored) -> tuple[WireRequest, Headers]:
-    """A call of a tool, and the headers that only this call has."""
+def listen(agreed: Agreed, id_: int) -> WireRequest:
+    """Asks for a stream on which the server says that its list of tools has changed."""
+    if agreed.is_modern:
+        return request(agreed, id_, "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+    return WireRequest(method=b"GET", path="", headers=((b"accept", b"text/event-stream"), *_session_headers(agreed)))
+
+
+def call(
+    agreed: Agreed, id_: int, invocation: Invocation, mirrored: Mirrored, answers: JsonObject
+) -> tuple[WireRequest, Headers]:
+    """A call of a tool, with `answers` to what the server asked before, and the headers that only this call has."""
     meta: JsonObject = {CALL_ID_MEMBER: invocation.call_id}
     if context := context_object(invocation.context):
         meta[CONTEXT_MEMBER] = context
@@ -114,7 +127,7 @@ def call(agreed: Agreed, id_: int, invocation: Invocation, mirrored: Mirrored) -
             "jsonrpc": "2.0",
             "id": id_,
             "method": "tools/call",
-            "params": {"name": tool, "arguments": invocation.arguments, "_meta": meta},
+            "params": {"name": tool, "arguments": invocation.arguments, **answers, "_meta": meta},
         }
     )
     return WireRequest(method=b"POST", path="", headers=headers, body=body), more

@@ -19,6 +19,9 @@ from gateway.errors import ErrorCode
 from gateway.transport import Reply, TransportError
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.facing import INVOCATION, OK, refusal, reply
+from tests.unit.backends.mcp_facing import INVOCATION as MCP_INVOCATION
+from tests.unit.backends.mcp_facing import Talk
+from tests.unit.backends.mcp_facing import facing as mcp_facing
 from tests.unit.transport.scripted import Peer, Script, Server, serving
 
 pytestmark = pytest.mark.anyio
@@ -190,3 +193,55 @@ async def test_without_a_token_nothing_is_sent_and_the_call_is_refused_at_once()
             assert refused.code is ErrorCode.BACKEND_UNAVAILABLE
             assert refused.retry_after_s
         assert not server.requests
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_mcp_77_everything_an_mcp_server_is_sent_has_a_token_and_none_is_logged(
+    era: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Handshakes, lists, calls and ends of sessions; a 401 is answered with one new token, whatever it is to."""
+    caplog.set_level(logging.DEBUG)
+    good = ["Bearer canary-one", "Bearer canary-two"]
+    refused: list[str] = []
+
+    def checked(serve: Any) -> Any:
+        async def script(talk: Talk) -> None:
+            if talk.request.header("authorization") == good[0]:
+                await serve(talk)
+            else:
+                refused.append(talk.method)
+                await talk.send(reply(401, {"error": "canary"}))
+
+        return script
+
+    async with serving(issuing(token("canary-one"), token("canary-two"))) as issuer:
+        auth = {"oauth": {**AUTH, "token_url": f"{issuer.url}/token"}}
+        async with mcp_facing(era, keys={"auth": auth}) as (backend, double):
+            double._serve = checked(double._serve)  # type: ignore[method-assign]
+            tokens = backend._exchange.tokens
+            assert tokens is not None
+            tokens._clock = clock = Clock()
+            await asyncio.gather(*(backend.call(MCP_INVOCATION) for _ in range(20)))
+            assert len(issuer.requests) == 1
+            good.pop(0)
+            clock.now += 10
+            listing = asyncio.create_task(backend.list_tools())
+            results = await asyncio.gather(*(backend.call(MCP_INVOCATION) for _ in range(20)))
+            assert [result.value for result in results] == ["seven"] * 20
+            assert len((await listing).tools) == 1
+            assert len(double.ran) == 40
+            assert len(issuer.requests) == 2
+        assert refused
+        assert {talk.request.header("authorization") for talk in double.told} <= {"Bearer canary-one", *good}
+    logged = json.dumps([one.__dict__ for one in caplog.records], default=str)
+    assert "canary" not in logged
+    assert "s3cret" not in logged
+
+
+async def test_mcp_77_without_a_token_an_mcp_server_is_sent_nothing() -> None:
+    async with serving(issuing(reply(500, {}))) as issuer:
+        auth = {"oauth": {**AUTH, "token_url": f"{issuer.url}/token"}}
+        async with mcp_facing("modern", keys={"auth": auth}) as (backend, double):
+            for asking in (backend.call(MCP_INVOCATION), backend.list_tools()):
+                assert (await refusal(asking)).code is ErrorCode.BACKEND_UNAVAILABLE
+            assert not double.told

@@ -168,6 +168,24 @@ async def test_an_older_list_of_a_backend_never_replaces_a_newer_one() -> None:
         assert server.at_once == 1
 
 
+async def test_mcp_73_a_change_while_a_backend_is_being_asked_has_it_asked_once_more() -> None:
+    server = Slow("crm", tool("A.Old"))
+    async with running(one_backend(server)) as (catalogue, hours):
+        server.answering.clear()
+        for _ in range(3):  # are one
+            catalogue.refresh("crm")
+        await hours.until_asleep(2)
+        hours.wake()
+        async with asyncio.timeout(DEADLINE_S):
+            while server.asked < 2:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+        server.tools = [tool("A.New")]
+        catalogue.refresh("crm")
+        server.answering.set()
+        await hours.until_asleep(2)  # the regular refresh, and the one for the change
+        assert server.asked == 3
+
+
 class Slow(ToolServer):
     """Lists the tools it had when it was asked, once it may answer."""
 

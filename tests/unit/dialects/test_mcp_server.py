@@ -25,7 +25,7 @@ def mirrored(value: Any, **header: Any) -> dict[str, Any]:
 def called(agreed: Agreed, call: Invocation) -> tuple[dict[str, str], dict[str, Any]]:
     """Headers and body of a call."""
     where = mcp_server.mirrored_arguments(call.tool.input_schema)
-    request, more = mcp_server.call(agreed, 7, call, where)
+    request, more = mcp_server.call(agreed, 7, call, where, {})
     return {name.decode(): value.decode() for name, value in (*request.headers, *more)}, json.loads(request.body)
 
 

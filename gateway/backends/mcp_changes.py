@@ -1,0 +1,130 @@
+"""Streams on which MCP servers say that their list of tools has changed.
+
+Modern servers are asked with `subscriptions/listen`, legacy ones with a GET in a session. Neither repeats what was
+missed, so the list is asked for whenever a stream is open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from time import monotonic
+
+from msgspec import Struct
+
+from gateway.backends.mcp_channel import MAX_SIDE_BYTES, McpChannel, message_of_event
+from gateway.backends.mcp_sessions import REPROBE_S, McpSessions, Session
+from gateway.backoff import Backoff
+from gateway.dialects import mcp_server
+from gateway.sse import EventParser
+from gateway.transport import StreamedReply, TransportError
+
+log = logging.getLogger("gateway.backends")
+
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+CALM_S = 60.0  # a stream that lasted so long did not fail at once
+JITTER = 0.25  # of every wait, added: replicas cut off together do not come back together
+PASSING = (401, 403, 408, 429)  # about credentials and load, as are 500 and above: it may be asked again
+NOT_IMPLEMENTED = 501
+
+
+class Pauses(Struct, frozen=True):
+    """Before a stream that ended is opened again, from `first_s` on; after `idle_s` of silence it counts as dead."""
+
+    first_s: float = 1.0
+    longest_s: float = 60.0
+    idle_s: float = 600.0
+    refused_s: float = REPROBE_S
+
+
+class RefusedError(Exception):
+    """The server has no such stream; the text says why."""
+
+
+class McpChanges:
+    """Listens to each replica of one MCP server that says it announces changes; `on_change` asks for the list."""
+
+    def __init__(
+        self,
+        backend: str,
+        channel: McpChannel,
+        sessions: McpSessions,
+        on_change: Callable[[], None],
+        pauses: Pauses | None = None,
+    ) -> None:
+        self._backend = backend
+        self._channel = channel
+        self._sessions = sessions
+        self._on_change = on_change
+        self._pauses = pauses or Pauses()
+        self._listening: dict[str, asyncio.Task[None]] = {}  # by the URL of the replica
+        self._refused_until: dict[str, float] = {}
+
+    def watch(self, session: Session) -> None:
+        """Begins to listen to the replica of a session, unless that is done already or of no use."""
+        url = session.server.url
+        running = self._listening.get(url)
+        is_free = running is None or running.done()
+        if session.announces and is_free and monotonic() >= self._refused_until.get(url, 0.0):
+            self._listening[url] = asyncio.create_task(self._keep(session))
+
+    async def _keep(self, session: Session) -> None:
+        """Listens for as long as the session is in use; the next list of tools begins anew with another."""
+        backoff = Backoff(self._pauses.first_s, self._pauses.longest_s)
+        server, extra = session.server, {"backend": self._backend, "replica": session.server.url}
+        while self._sessions.is_current(session):
+            began = monotonic()
+            session.calls += 1  # nobody ends it meanwhile
+            try:
+                await self._listen(session)
+            except RefusedError as exc:
+                log.info("a tool server does not announce changes", extra={**extra, "reason": str(exc)})
+                self._refused_until[server.url] = monotonic() + self._pauses.refused_s
+                return
+            except TransportError as exc:
+                log.debug("a stream of changes broke off", extra={**extra, "reason": str(exc)})
+            finally:
+                session.calls -= 1
+            if monotonic() >= began + CALM_S:
+                backoff.reset()
+            await asyncio.sleep(backoff.next_s() * (1 + random.uniform(0, JITTER)))  # noqa: S311 - a pause, no secret
+
+    async def _listen(self, session: Session) -> None:
+        """Opens one stream and reads it to its end. Raises RefusedError, TransportError."""
+        agreed = session.agreed
+        request = mcp_server.listen(agreed, next(self._sessions.ids))
+        async with self._channel.stream(session.server, request, session.principal, self._pauses.idle_s) as reply:
+            status = reply.head.status
+            if status in PASSING or (status >= 500 and status != NOT_IMPLEMENTED):
+                return
+            if status in (400, 404) and agreed.session is not None:
+                self._sessions.forget(session)  # it has ended
+                return
+            if status != 200:
+                raise RefusedError(f"status {status}")
+            if not (reply.head.header(b"content-type") or b"").lower().startswith(b"text/event-stream"):
+                raise RefusedError("its answer is no stream of events")
+            if not agreed.is_modern:
+                self._on_change()
+            await self._read(reply, session)
+
+    async def _read(self, reply: StreamedReply, session: Session) -> None:
+        parser = EventParser(MAX_SIDE_BYTES)
+        async for chunk in reply:
+            for event in parser.feed(chunk):
+                message = message_of_event(event.data)
+                if message is None:
+                    continue
+                if message.method == ACKNOWLEDGED:
+                    self._on_change()
+                else:
+                    self._channel.take(message, session.server, session.agreed, session.principal)
+
+    async def aclose(self) -> None:
+        """Ends all streams."""
+        tasks = list(self._listening.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
