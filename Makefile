@@ -53,7 +53,7 @@ test-soak: $(STAMP)
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m soak
 
 # Apart from the others because it takes Node, which comes as a wheel, and some hundred packages of npm.
-test-interop: $(STAMP) $(MCP)/node_modules/.installed
+test-interop: $(STAMP) $(MCP)/node_modules/.installed $(INTEROP)/oxp/.installed
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests/interop/mcp --numprocesses 2 --dist loadfile
 
 $(MCP)/.installed: tests/interop/mcp/requirements.txt constraints.txt
@@ -121,7 +121,7 @@ bench-instructions: $(STAMP)
 
 # Other gateways side by side with ours, in one run; nginx and Envoy where they can be had.
 bench-peers: $(STAMP) $(PEER_STAMPS)
-	$(BIN)/python -m tests.bench --only echo,nginx,minimal,reference,envoy,envoy-bridge,fastmcp $(BENCH)
+	$(BIN)/python -m tests.bench --only echo,nginx,minimal,reference,envoy,envoy-bridge,fastmcp,mcp-mcp,fastmcp-proxy $(BENCH)
 
 # Programs nobody here wrote, each in an environment of its own; a changed pin builds it anew.
 interop: $(INTEROP_STAMPS) $(SUITE)/.installed

@@ -68,7 +68,7 @@ def tool_result(result: JsonObject, invocation: Invocation, *, json_text: bool, 
     if kind != "complete":
         raise BrokenReplyError("a resultType that is not known")
     content, meta = result.get("content", []), result.get("_meta")
-    if not isinstance(content, list) or not all(isinstance(block, dict) for block in content):
+    if not isinstance(content, list) or [block for block in content if not isinstance(block, dict)]:
         raise BrokenReplyError("content is no list of blocks")
     meta = meta if isinstance(meta, dict) else {}
     if result.get("isError") is True:

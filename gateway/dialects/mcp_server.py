@@ -34,7 +34,11 @@ ACCEPT = (b"accept", b"application/json, text/event-stream")
 CLIENT = {"name": "toolgate", "version": __version__}
 CAPABILITIES: JsonObject = {"elicitation": {"url": {}}}  # what calls have; lists are asked for with the same
 MODERN_CAPABILITIES: JsonObject = {**CAPABILITIES, "extensions": {TASKS: {}}}
-ABOUT: JsonObject = {VERSION_MEMBER: MODERN, CAPABILITIES_MEMBER: MODERN_CAPABILITIES, CLIENT_MEMBER: CLIENT}
+ABOUT: JsonObject = {
+    VERSION_MEMBER: MODERN,
+    CAPABILITIES_MEMBER: Raw(encode(MODERN_CAPABILITIES)),
+    CLIENT_MEMBER: Raw(encode(CLIENT)),
+}
 CALL_ID_MEMBER, CONTEXT_MEMBER, ERROR_MEMBER = "toolgate/call_id", "toolgate/context", "toolgate/error"
 TRACE = (b"traceparent", b"tracestate")  # unprefixed by exception (2026-07-28, `_meta`)
 

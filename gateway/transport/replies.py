@@ -263,20 +263,28 @@ class ReplyOrEvents(WholeReply):
     _events: StreamedReply | None = None
 
     def on_head(self, status: int, headers: Headers) -> None:
-        super().on_head(status, headers)
-        if (Head(status, headers).header(b"content-type") or b"").lower().startswith(b"text/event-stream"):
-            events = self._events = StreamedReply(
-                self._connection,
-                b"POST",
-                idle_s=inf,
-                max_body=None,
-                ahead_bytes=int(min(self._max_body, AHEAD_BYTES)),
-                memory=self._memory,
-            )
-            self._connection.hand_over(events)
-            events.on_head(status, headers)
-            if not self.reply.done():
-                self.reply.set_result(events)
+        self._status = status
+        self._headers = headers
+        for name, value in headers:
+            if name == b"content-type":
+                if value != b"application/json" and value.lower().startswith(b"text/event-stream"):
+                    self._stream(Head(status, headers))
+                return
+
+    def _stream(self, head: Head) -> None:
+        """Gives the caller a stream, whose connection reports to that from now on."""
+        events = self._events = StreamedReply(
+            self._connection,
+            b"POST",
+            idle_s=inf,
+            max_body=None,
+            ahead_bytes=int(min(self._max_body, AHEAD_BYTES)),
+            memory=self._memory,
+        )
+        self._connection.hand_over(events)
+        events.on_head(head.status, head.headers)
+        if not self.reply.done():
+            self.reply.set_result(events)
 
     def release(self) -> None:
         super().release()

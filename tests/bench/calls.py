@@ -172,10 +172,11 @@ def definitions(tools: int) -> list[dict[str, Any]]:
     ]
 
 
-def mcp_definitions(tools: int) -> list[dict[str, Any]]:
+def mcp_definitions(tools: int, prefix: str = "") -> list[dict[str, Any]]:
     """The same of an MCP server, which knows no toolkits (2026-07-28, Tool)."""
     return [
-        {"name": word, "description": f"Finds what {word} knows.", "inputSchema": SCHEMA} for word in find_words(tools)
+        {"name": f"{prefix}{word}", "description": f"Finds what {word} knows.", "inputSchema": SCHEMA}
+        for word in find_words(tools)
     ]
 
 

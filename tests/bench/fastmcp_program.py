@@ -1,6 +1,7 @@
-"""FastMCP as a peer: a server of tools made from an OpenAPI description. Runs in an environment of its own.
+"""FastMCP as a peer: tools made from an OpenAPI description, or a proxy. Runs in an environment of its own.
 
-`python fastmcp_program.py FILE`, where FILE is JSON: port, api, openapi, issuer, audience, public_key.
+`python fastmcp_program.py FILE`, where FILE is JSON: port, issuer, audience, public_key; api and openapi, or the URL
+`proxied` of an MCP server.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from pathlib import Path
 import httpx2
 import uvicorn
 from fastmcp import FastMCP
+from fastmcp.server import create_proxy
 from fastmcp.server.auth.providers.jwt import JWTVerifier
 
 
@@ -21,8 +23,11 @@ def main() -> None:
     auth = JWTVerifier(
         public_key=settings["public_key"], issuer=settings["issuer"], audience=settings["audience"], algorithm="RS256"
     )
-    client = httpx2.AsyncClient(base_url=settings["api"])
-    server = FastMCP.from_openapi(settings["openapi"], client=client, name="bench", auth=auth)
+    if "proxied" in settings:
+        server: FastMCP = create_proxy(settings["proxied"], name="bench", auth=auth)
+    else:
+        client = httpx2.AsyncClient(base_url=settings["api"])
+        server = FastMCP.from_openapi(settings["openapi"], client=client, name="bench", auth=auth)
     app = server.http_app(path="/mcp", stateless_http=True, json_response=True)
     uvicorn.run(app, port=settings["port"], loop="uvloop", http="httptools", log_level="warning", access_log=False)
 

@@ -40,6 +40,7 @@ CALLBACK_REDIS, CALLBACK_REDIS_PACED = "callback, Redis", "callback, Redis, pace
 VARIATIONS = (", 100 KB", ", paced", "/s")
 MIDDLE = ("cpu_us", "calls_per_s", "p50_ms", "p99_ms", "busy")  # figures of a row that are medians
 ENVOY, ENVOY_BRIDGE, FASTMCP = "Envoy, JWT", "Envoy, JWT, MCP bridge", "FastMCP, OpenAPI"
+FASTMCP_PROXY = "FastMCP, MCP proxy"
 
 
 def paced(row: str, rate: float) -> str:

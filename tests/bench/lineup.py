@@ -122,6 +122,7 @@ def _peers() -> Iterator[Subject]:
     yield _peer("envoy", peers.envoy, figures.ENVOY, peers.ENVOY)
     yield _peer("envoy-bridge", peers.envoy, figures.ENVOY_BRIDGE, peers.ENVOY, protocol="rest")
     yield _peer("fastmcp", peers.fastmcp, figures.FASTMCP, peers.FASTMCP, protocol="rest")
+    yield _peer("fastmcp-proxy", peers.fastmcp_proxy, figures.FASTMCP_PROXY, peers.FASTMCP, protocol="mcp-named")
 
 
 def _peer(name: str, start: Start, row: str, program: Path, *, protocol: str = "oxp") -> Subject:
@@ -138,4 +139,4 @@ def _paces(row: str, *, keyed: bool = False) -> tuple[Load, ...]:
     return tuple(Load(paced(row, rate), LOAD, keyed=keyed, rate=rate) for rate in PACES)
 
 
-PEERS = frozenset({"envoy", "envoy-bridge", "fastmcp"})
+PEERS = frozenset({"envoy", "envoy-bridge", "fastmcp", "fastmcp-proxy"})

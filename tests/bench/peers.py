@@ -1,4 +1,4 @@
-"""Other gateways with as much of the work as they can do: Envoy, and FastMCP made from an OpenAPI file.
+"""Other gateways with as much of the work as they can do: Envoy, and FastMCP before an API and before an MCP server.
 
 Each is installed in an environment of its own by `make bench-peers`.
 """
@@ -6,13 +6,13 @@ Each is installed in an environment of its own by `make bench-peers`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from tests.bench import calls
-from tests.bench.calls import MCP, OTC, Form, Script
+from tests.bench.calls import MCP, MCP_MODERN, OTC, Form, Script
 from tests.bench.children import ROOT, demand, server, status_of
 from tests.bench.credentials import AUDIENCE, ISSUER, public_jwks, public_pem
 from tests.bench.subjects import Bed, Running, Subject
@@ -45,14 +45,26 @@ def envoy(subject: Subject, bed: Bed) -> Iterator[Running]:
 
 @contextmanager
 def fastmcp(subject: Subject, bed: Bed) -> Iterator[Running]:
-    """FastMCP with tools made from an OpenAPI file, without sessions, verifying RS256; under uvicorn at its fastest."""
+    """FastMCP with tools made from an OpenAPI file."""
+    api = {"api": f"http://127.0.0.1:{bed.server.port}", "openapi": openapi(subject.tools)}
+    yield from _fastmcp(subject, bed, MCP, api)
+
+
+@contextmanager
+def fastmcp_proxy(subject: Subject, bed: Bed) -> Iterator[Running]:
+    """FastMCP as a proxy of an MCP server, both in the modern revision."""
+    yield from _fastmcp(subject, bed, MCP_MODERN, {"proxied": f"http://127.0.0.1:{bed.server.port}/mcp"})
+
+
+def _fastmcp(subject: Subject, bed: Bed, form: Form, behind: Mapping[str, Any]) -> Iterator[Running]:
+    """FastMCP without sessions, verifying RS256; under uvicorn at its fastest."""
     port, log = lasting_port(), bed.folder / "fastmcp.log"
     file = bed.folder / "fastmcp.json"
-    settings = {"port": port, "api": f"http://127.0.0.1:{bed.server.port}", "openapi": openapi(subject.tools)}
-    file.write_text(json.dumps(settings | {"issuer": ISSUER, "audience": AUDIENCE, "public_key": public_pem()}))
+    settings = {"port": port, "issuer": ISSUER, "audience": AUDIENCE, "public_key": public_pem(), **behind}
+    file.write_text(json.dumps(settings))
     program = Path(__file__).with_name("fastmcp_program.py")
     with server([str(FASTMCP), str(program), str(file)], port, bed.cores.subject, log) as process:
-        yield _guarded(subject, process.pid, port, MCP)
+        yield _guarded(subject, process.pid, port, form)
 
 
 def _guarded(subject: Subject, pid: int, port: int, form: Form) -> Running:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ TOOL_SERVERS: Mapping[str, Callable[[Poller, int], ToolServer]] = {
     "callback": RapServer,
     "rcrt": RcrtServer,
     "mcp": McpServer,
+    # Behind proxies, which pass names on as they are, tools have the names that they have behind Toolgate.
+    "mcp-named": partial(McpServer, prefix=f"{calls.TOOLKIT}_"),
     "rest": RestServer,
 }
 BACKEND = "bench"

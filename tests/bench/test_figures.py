@@ -31,6 +31,7 @@ RELATIVE = {
     figures.ENVOY_BRIDGE: 1.5,
     figures.ENVOY: 0.9,
     figures.FASTMCP: 25.0,
+    figures.FASTMCP_PROXY: 20.0,
     figures.NGINX_PROXY: 0.3,
     figures.LIMITED: 0.6,
     figures.UNKNOWN: 0.6,

@@ -58,11 +58,14 @@ class OxpServer(ToolServer):
 
 
 class McpServer(ToolServer):
-    """Answers every call with the same value, as text too: MCP, modern and legacy, JSON alone and no sessions."""
+    """Answers every call with the same value, as text too: MCP, modern and legacy, JSON alone and no sessions.
 
-    def __init__(self, poller: Poller, tools: int) -> None:
+    `prefix` begins the names of its tools.
+    """
+
+    def __init__(self, poller: Poller, tools: int, *, prefix: str = "") -> None:
         super().__init__(poller)
-        self._catalogue = mcp_definitions(tools)
+        self._catalogue = mcp_definitions(tools, prefix)
         text = json.dumps(VALUE_TEXT.decode())
         self._value = f'"content":[{{"type":"text","text":{text}}}],"structuredContent":{VALUE_TEXT.decode()}'
 

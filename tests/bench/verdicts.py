@@ -149,6 +149,7 @@ FIGURES: dict[str, list[Figure]] = {
     "protocols": [
         Figure("by MCP / by OTC", _over(f.FROM_MCP, f.BARE), limit=1.10),
         Figure("by MCP to MCP / by OTC to OXP", _over(f.MCP_TO_MCP, f.BARE), limit=1.25),
+        Figure("FastMCP as an MCP proxy / MCP to MCP", _over(f.FASTMCP_PROXY, f.MCP_TO_MCP), limit=15.0, at_least=True),
     ],
     "kept calls": [
         Figure("keyed / without id", _over(f.KEYED, MAIN), limit=1.08),

@@ -35,6 +35,7 @@ ERRORS: list[dict[str, Any]] = [
     {"code": -32602, "message": "Unknown tool: n"},
     {"code": -32022, "message": "v", "data": {"supported": [MODERN]}},
 ]
+BACKEND = backend_at("http://127.0.0.1:1/mcp", trust_meta=True, json_text=True)
 HEAD = {"jsonrpc": "2.0", "id": 7}
 DOCUMENTS = [HEAD | {"result": result} for result in RESULTS] + [HEAD | {"error": error} for error in ERRORS]
 BODIES = damaged(DOCUMENTS).map(jsontext.encode) | damaged_bytes([jsontext.encode(each) for each in DOCUMENTS])
@@ -43,13 +44,12 @@ BODIES = damaged(DOCUMENTS).map(jsontext.encode) | damaged_bytes([jsontext.encod
 @SOME
 @given(BODIES, st.sampled_from([200, 200, 202, 400, 404, 500]), st.booleans())
 def test_any_answer_to_a_call_is_a_result_or_a_refusal(body: bytes, status: int, is_task: bool) -> None:
-    backend = backend_at("http://127.0.0.1:1/mcp", trust_meta=True, json_text=True)
     reply = McpReply(status, ((b"content-type", b"application/json"),), body, 7, is_task=is_task)
     mcp_server_tasks.created(body)
     for agreed in (Agreed(MODERN), Agreed(LEGACY, b"s")):
         assert mcp_responses.lost(agreed, reply) in (None, "session", "revision")
     try:
-        result = backend.decode_reply(reply, INVOCATION, None)
+        result = BACKEND.decode_reply(reply, INVOCATION, None)
     except (GatewayError, BrokenReplyError):
         return
     assert isinstance(result, ToolResult)

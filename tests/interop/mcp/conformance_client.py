@@ -12,12 +12,14 @@ import json
 import os
 import sys
 from typing import Any
+from urllib.parse import urlsplit
 
 from tests import plainhttp
 from tests.support import processes
 
 SCENARIO = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
 CONTEXT = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT", "{}"))
+OWN_CREDENTIALS = "auth/client-credentials-basic"
 TOOLKIT = "Suite"
 SAMPLES: dict[str, Any] = {"string": "x", "integer": 5, "number": 3, "boolean": True, "array": [], "object": {}}
 
@@ -40,8 +42,23 @@ def without_nulls(arguments: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if value is not None}
 
 
+def credentials(server: str) -> dict[str, Any]:
+    """What an operator would write for a server whose clients have credentials of their own (RFC 9728, RFC 8414)."""
+    address = urlsplit(server)
+    with plainhttp.client() as http:
+        resource = http.get(f"{address.scheme}://{address.netloc}/.well-known/oauth-protected-resource{address.path}")
+        issuer = resource.json()["authorization_servers"][0]
+        metadata = http.get(f"{issuer.rstrip('/')}/.well-known/oauth-authorization-server").json()
+    os.environ["SUITE_SECRET"] = CONTEXT["client_secret"]
+    client = {"client_id": CONTEXT["client_id"], "client_secret": "${env:SUITE_SECRET}"}
+    return {"auth": {"oauth": {"token_url": metadata["token_endpoint"], "resource": server, **client}}}
+
+
 async def run(server: str) -> None:
-    config = processes.settings({"suite": {"protocol": "mcp", "url": server, "toolkit": TOOLKIT}})
+    backend: dict[str, Any] = {"protocol": "mcp", "url": server, "toolkit": TOOLKIT}
+    if SCENARIO == OWN_CREDENTIALS:
+        backend |= credentials(server)
+    config = processes.settings({"suite": backend})
     config["routes"][0]["timeout"] = "10s"  # the suite waits for 30
     async with processes.gateway(config) as gateway, plainhttp.async_client() as http:
         listed = (await http.get(f"{gateway.url}/oxp/tools")).json()["items"]
@@ -51,6 +68,6 @@ async def run(server: str) -> None:
 
 
 if __name__ == "__main__":
-    if SCENARIO.startswith("auth/"):
+    if SCENARIO.startswith("auth/") and SCENARIO != OWN_CREDENTIALS:
         sys.exit("The gateway asks no user to log in at a tool server: it has credentials of its own.")
     asyncio.run(run(sys.argv[-1]))

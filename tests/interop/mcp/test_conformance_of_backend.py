@@ -17,3 +17,9 @@ def test_it_meets_the_requirements_of_a_revision_but_for_what_it_does_not_do(rev
     baseline = HERE / f"backend-{revision}.yml"
     done = conformance("client", "--command", CLIENT, "--requirements", revision, "--expected-failures", str(baseline))
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_it_gets_tokens_with_credentials_of_its_own() -> None:
+    """An extension (OAuth client credentials), required by no revision."""
+    done = conformance("client", "--command", CLIENT, "--scenario", "auth/client-credentials-basic")
+    assert done.returncode == 0, done.stdout + done.stderr
