@@ -45,11 +45,12 @@ from gateway.metrics import Metrics, Scraper
 from gateway.model import JsonObject
 from gateway.offload import Checker, Offload
 from gateway.pipeline import Pipeline
-from gateway.ports import Backend, Receiver, Surface
+from gateway.ports import Backend, Receiver
 from gateway.request import Request
 from gateway.responses import ResponseBuilder
 from gateway.settings import Config, StateSettings
 from gateway.state.sealing import Digester, Sealer, TimedSealer
+from gateway.surfaces import Surface
 from gateway.tracing import random_digits
 
 

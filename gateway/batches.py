@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 from gateway.jsontext import encode
-from gateway.ports import OpenedBatch
 from gateway.request import Request
+from gateway.surfaces import OpenedBatch
 from gateway.wire import Body, WireReply
 
 

@@ -18,8 +18,8 @@ from msgspec import Struct
 from gateway import jsontext
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import Json, JsonObject
-from gateway.ports import Awaited
 from gateway.state.sealing import Sealer, Unsealable
+from gateway.surfaces import Awaited
 
 # Tokens live so much longer than calls: one replica seals them by its clock, another opens them by its own. These may
 # differ by an hour either way, as where a clock is set to the wrong time zone.

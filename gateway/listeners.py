@@ -12,8 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from gateway.errors import RETRY_AFTER_S, ErrorCode, FixedError, GatewayError
-from gateway.ports import ANONYMOUS, Caller, OpenedListen
+from gateway.ports import ANONYMOUS, Caller
 from gateway.routing import Router, tool_changes
+from gateway.surfaces import OpenedListen
 
 BEAT_S = 15.0  # between two signs of life: proxies drop a connection that is silent for 30 to 60 s
 TICK_S = 1.0

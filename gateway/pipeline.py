@@ -27,15 +27,17 @@ from gateway.errors import RETRY_AFTER_S, ErrorCode, GatewayError, Unauthenticat
 from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
 from gateway.listeners import Listeners
 from gateway.model import CallContext, Invocation, Json, ToolCall
-from gateway.ports import (
+from gateway.ports import Authenticator, Caller, Limiter, Operation, SyncBackend
+from gateway.request import Request, forwarded, read_document
+from gateway.requirements import check_requirements, for_user, granted
+from gateway.responses import CALL_ID, ResponseBuilder, refusal, with_headers
+from gateway.routing import PublishedTool, Router
+from gateway.surfaces import (
     NO_TERMS,
-    Authenticator,
-    Caller,
     CallTerms,
     FollowUp,
     Handover,
     Immediate,
-    Limiter,
     Opened,
     OpenedBatch,
     OpenedCall,
@@ -46,14 +48,8 @@ from gateway.ports import (
     OpenedOverview,
     OpenedReturn,
     OpenedWithdrawal,
-    Operation,
     RefusedOpening,
-    SyncBackend,
 )
-from gateway.request import Request, forwarded, read_document
-from gateway.requirements import check_requirements, for_user, granted
-from gateway.responses import CALL_ID, ResponseBuilder, refusal, with_headers
-from gateway.routing import PublishedTool, Router
 from gateway.tracing import TRACEPARENT, continued
 from gateway.wire import Body, StreamReply, WireReply
 

@@ -9,10 +9,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gateway import jsontext
+from gateway.encoders import Encoder
 from gateway.errors import ErrorCode, GatewayError, NotJsonError
 from gateway.model import Json, Progress
-from gateway.ports import Encoder, Operation, ServerRequest, Surface
+from gateway.ports import Operation, ServerRequest
 from gateway.routing import PublishedTool
+from gateway.surfaces import Surface
 from gateway.tracing import UNTRACED, Trace
 from gateway.wire import Head, Headers
 

@@ -13,9 +13,9 @@ from gateway.calls.outcomes import Run
 from gateway.calls.status import MISSING, PREFIX, UNREMEMBERED, CallView, Consent, still_running
 from gateway.challenges import Challenges
 from gateway.checks import BROKEN_VALUE, Checks, checked
+from gateway.encoders import Encoder, KeptCall, StatusEncoder
 from gateway.errors import ErrorCode, FixedError, GatewayError
 from gateway.model import Json, ToolResult
-from gateway.ports import Encoder, KeptCall, StatusEncoder
 from gateway.request import Request
 from gateway.routing import OutputCheck, PublishedTool
 from gateway.state.port import StateLimits

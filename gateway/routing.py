@@ -21,8 +21,9 @@ from msgspec.structs import replace
 from gateway.errors import ErrorCode, GatewayError, InsufficientScopeError, unavailable
 from gateway.model import Decode, Json, Requirements, Selection, ToolDefinition, ToolRef
 from gateway.naming import MAX_NAME_LENGTH, digest_name, version_key, version_name
-from gateway.ports import EVERYTHING, Backend, Caller, Target
+from gateway.ports import Backend, Caller, Target
 from gateway.schemas import CompiledSchema, Finding, SchemaError
+from gateway.surfaces import EVERYTHING
 
 NULL = {"type": "null"}  # what a tool returns that returns nothing
 MAX_VERSIONS_TOLD = 10  # of a tool, in a developer message; it may have thousands

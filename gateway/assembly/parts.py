@@ -20,8 +20,9 @@ from gateway.dialects import mcp
 from gateway.dialects.mcp import McpSurface
 from gateway.dialects.mcp_auth import Protection
 from gateway.dialects.recognise import REST
+from gateway.encoders import Encoder
 from gateway.http.origins import PageOrigins
-from gateway.ports import Backend, Encoder, Receiver, Surface
+from gateway.ports import Backend, Receiver
 from gateway.ratelimit import Limits as RateLimits
 from gateway.ratelimit import MemoryBuckets, Rule
 from gateway.routing import OutputCheck, Route
@@ -40,6 +41,7 @@ from gateway.state.address import Address
 from gateway.state.memory import MemoryState
 from gateway.state.port import State, StateLimits
 from gateway.state.sealing import Digester, Sealer, TimedSealer
+from gateway.surfaces import Surface
 
 if TYPE_CHECKING:
     from redis.asyncio import Redis

@@ -11,10 +11,10 @@ from gateway.auth import IssuerStatus, Reason
 from gateway.memory import BodyMemory
 from gateway.metrics import LabelValues, Reading, families
 from gateway.model import JsonObject
-from gateway.ports import Surface
 from gateway.settings import Config
 from gateway.settings.limits import ALWAYS_THERE, BUILT_IN
 from gateway.state.port import State
+from gateway.surfaces import Surface
 
 BREAKERS = {"closed": 0.0, "half_open": 1.0, "open": 2.0}
 

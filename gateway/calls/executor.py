@@ -17,9 +17,10 @@ from gateway.calls.preference import NO_PREFERENCE, Preference
 from gateway.calls.status import BROKEN, CANCELLED, OUTLASTED, PREFIX, STOPPED, CallMetadata, status_of, unavailable
 from gateway.errors import GatewayError
 from gateway.model import Invocation, ToolCall, ToolResult
-from gateway.ports import NO_TERMS, Backend, Caller, CallTerms, DeferredBackend, ServerRequest
+from gateway.ports import Backend, Caller, DeferredBackend, ServerRequest
 from gateway.routing import PublishedTool
 from gateway.state.port import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, REGISTERED, Record, State, StateUnavailable
+from gateway.surfaces import NO_TERMS, CallTerms
 
 log = logging.getLogger("gateway.calls")
 

@@ -7,7 +7,7 @@ import re
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.ports import CallTerms
+from gateway.surfaces import CallTerms
 
 MAX_WAIT_S = 3600.0  # longer than any proxy keeps a silent connection
 

@@ -10,10 +10,12 @@ from collections.abc import Hashable, Sequence
 
 from msgspec.structs import replace
 
+from gateway.encoders import ListEncoder
 from gateway.model import Selection
 from gateway.naming import DefinitionError
-from gateway.ports import EVERYTHING, Caller, ListEncoder
+from gateway.ports import Caller
 from gateway.routing import PublishedTool, Router
+from gateway.surfaces import EVERYTHING
 from gateway.wire import Head, JoinedList, WireReply
 
 log = logging.getLogger("gateway.catalogue")

@@ -41,11 +41,11 @@ from gateway.dialects.mcp_wire import (
     TASKS,
     VERSION,
 )
+from gateway.encoders import Encoder
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import Json, JsonObject, Selection
-from gateway.ports import (
-    Caller,
-    Encoder,
+from gateway.ports import Caller
+from gateway.surfaces import (
     Endpoint,
     Immediate,
     Opened,
@@ -69,7 +69,7 @@ ENCODERS: Mapping[tuple[str, str], Encoder] = {
 
 
 class McpSurface:
-    """`POST /mcp`, and below it an endpoint for each toolkit; `ports.Surface`.
+    """`POST /mcp`, and below it an endpoint for each toolkit; `surfaces.Surface`.
 
     `instructions` are for models, about all tools. `allows_page` says from which origins pages may call. With
     `lists_exact` input schemas are listed as they are validated. `versions` says which of each tool a list has. Calls

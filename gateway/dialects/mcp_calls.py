@@ -19,16 +19,7 @@ from gateway.dialects.mcp_wire import CAPABILITIES_MEMBER, LAST_EVENT, LEGACY, M
 from gateway.errors import ErrorCode, GatewayError
 from gateway.jsontext import encode
 from gateway.model import Arguments, Json, JsonObject, ToolCall, ToolRef
-from gateway.ports import (
-    NO_TERMS,
-    Awaited,
-    CallTerms,
-    Handover,
-    Opened,
-    OpenedCall,
-    OpenedReturn,
-    RefusedOpening,
-)
+from gateway.surfaces import NO_TERMS, Awaited, CallTerms, Handover, Opened, OpenedCall, OpenedReturn, RefusedOpening
 from gateway.wire import Head
 
 CALL_ID_MEMBER, CONTEXT_MEMBER, WAIT_MEMBER = "toolgate/call_id", "toolgate/context", "toolgate/wait"

@@ -19,7 +19,7 @@ from gateway.dialects.mcp_session_ids import Sealing
 from gateway.errors import ErrorCode, GatewayError
 from gateway.jsontext import encode
 from gateway.model import Arguments, Json, JsonObject
-from gateway.ports import Awaited
+from gateway.surfaces import Awaited
 
 MAX_CHALLENGES = 16  # to be shown to one user for one call
 MAX_STATE = 64 * 1024  # characters

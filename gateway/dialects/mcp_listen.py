@@ -6,8 +6,8 @@ from gateway.dialects.mcp_answers import McpEncoder, RpcError
 from gateway.dialects.mcp_wire import INVALID, MODERN, PARAMS, SUBSCRIPTION_MEMBER
 from gateway.jsontext import encode
 from gateway.model import Json, JsonObject
-from gateway.ports import OpenedListen
 from gateway.sse import COMMENT, EVENT_STREAM, event
+from gateway.surfaces import OpenedListen
 from gateway.wire import Head, Headers
 
 TOOLS = "toolsListChanged"  # the one kind of news that there is here

@@ -16,9 +16,10 @@ from msgspec.structs import replace
 
 from gateway.dialects.mcp_answers import READABLE, McpEncoder, RpcError
 from gateway.dialects.mcp_wire import CAPABILITIES_MEMBER, MISSING_CAPABILITY, MODERN, PARAMS, TASKS
+from gateway.encoders import KeptCall
 from gateway.errors import CODE, ErrorCode, FailureCode, GatewayError
 from gateway.model import Json, JsonObject, ToolFailure, ToolResult
-from gateway.ports import FollowUp, Handover, KeptCall, OpenedCancel, OpenedConsent, OpenedLook
+from gateway.surfaces import FollowUp, Handover, OpenedCancel, OpenedConsent, OpenedLook
 from gateway.wire import Headers, WireReply
 
 MAX_ID = 256  # characters
@@ -43,7 +44,7 @@ _decode_answer = msgspec.json.Decoder(_Answer).decode
 
 
 class TaskEncoder(Struct, frozen=True, kw_only=True):
-    """Encodes how a call stands that is a task; `ports.StatusEncoder`.
+    """Encodes how a call stands that is a task; `encoders.StatusEncoder`.
 
     `encoder` answers the request itself. `is_new`: the task is the answer to its call. `opens_urls`: the caller shows
     its user a URL to open.

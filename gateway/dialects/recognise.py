@@ -12,9 +12,11 @@ from gateway.dialects.lc import Lc
 from gateway.dialects.otc import Otc, Rfc
 from gateway.dialects.oxp import OxpEnveloped, OxpFlat
 from gateway.dialects.rest import RestDialect
+from gateway.encoders import Encoder
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import Json, JsonObject
-from gateway.ports import Caller, Encoder, Endpoint, Opened, OpenedCall, OpenedList, RefusedOpening
+from gateway.ports import Caller
+from gateway.surfaces import Endpoint, Opened, OpenedCall, OpenedList, RefusedOpening
 from gateway.wire import Head, WireReply
 
 RFC, OTC, OXP, OXP_ENV, LC = Rfc(), Otc(), OxpFlat(), OxpEnveloped(), Lc()
@@ -128,7 +130,7 @@ def _endpoints(dialect: str | None) -> dict[str, Endpoint]:
 
 
 class RestSurface:
-    """OTC, OXP, the RFC and the LangChain family; `ports.Surface`."""
+    """OTC, OXP, the RFC and the LangChain family; `surfaces.Surface`."""
 
     def __init__(self) -> None:
         self.dialects = frozenset(DIALECTS)

@@ -22,9 +22,10 @@ from gateway.http.body import ArrivingBody, CallerLeft, too_large
 from gateway.http.origins import ALLOW_ORIGIN, AllowedHosts, Cors, OtherHostError
 from gateway.http.routes import CALLBACK, CALLBACKS, HEALTH, PROBES, REQUEST, prefix_of, route_of
 from gateway.http.streaming import LateStream, Unanswered, as_accepted
-from gateway.ports import Operation, ServerRequest, Surface
+from gateway.ports import Operation, ServerRequest
 from gateway.request import Request, read_repeats
 from gateway.responses import refusal
+from gateway.surfaces import Surface
 from gateway.tracing import identify
 from gateway.wire import SERVED, Body, Head, Headers, StreamReply, WireReply
 

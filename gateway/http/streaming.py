@@ -11,8 +11,8 @@ from time import monotonic
 from msgspec.structs import replace
 from starlette.types import Receive, Send
 
+from gateway.encoders import EventStream, StreamingEncoder
 from gateway.model import Progress
-from gateway.ports import EventStream, StreamingEncoder
 from gateway.request import Request
 from gateway.sse import EVENT_STREAM, event
 from gateway.wire import Events, Headers, StreamReply, WireReply

@@ -14,7 +14,7 @@ import httpx
 from gateway.app import Gateway
 from gateway.config import read
 from gateway.http.accesslog import AccessLog
-from gateway.ports import Surface
+from gateway.surfaces import Surface
 from tests.flow.caller import Answer, Caller
 
 PUBLIC_URL = "http://toolgate.test"

@@ -14,10 +14,12 @@ import httpx
 import pytest
 from msgspec import Struct
 
+from gateway.encoders import Encoder
 from gateway.errors import ErrorCode, GatewayError, NotJsonError
 from gateway.jsontext import encode
 from gateway.model import Json, ToolCall, ToolDefinition, ToolRef, ToolResult
-from gateway.ports import Caller, Encoder, Endpoint, Immediate, Opened, OpenedCall, OpenedList, RefusedOpening
+from gateway.ports import Caller
+from gateway.surfaces import Endpoint, Immediate, Opened, OpenedCall, OpenedList, RefusedOpening
 from gateway.wire import Head, Headers, JoinedList, WireReply
 from tests.flow.gateways import config
 from tests.flow.keeping import begun, counted, gated

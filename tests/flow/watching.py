@@ -14,7 +14,7 @@ import httpx
 
 from gateway.http.accesslog import AccessLog
 from gateway.logs.lines import Lines
-from gateway.ports import Surface
+from gateway.surfaces import Surface
 from tests.flow.gateways import Running, running
 from tests.streams import accepting, carry
 from tests.support.scraping import Samples, samples_of

@@ -7,8 +7,8 @@ import pytest
 from gateway.challenges import CallChallenge, Challenge, Challenges, Consents, Looks
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import JsonObject
-from gateway.ports import Awaited
 from gateway.state.sealing import Sealer, TimedSealer, Unsealable
+from gateway.surfaces import Awaited
 from tests.unit.admission.clock import Clock
 
 pytestmark = pytest.mark.anyio

@@ -9,8 +9,9 @@ import pytest
 
 from gateway.errors import ErrorCode, GatewayError
 from gateway.listeners import Listener, Listeners
-from gateway.ports import ANONYMOUS, Caller, OpenedListen
+from gateway.ports import ANONYMOUS, Caller
 from gateway.routing import Router, tool_changes
+from gateway.surfaces import OpenedListen
 from gateway.wire import Headers
 from tests.unit.published import published
 
@@ -21,7 +22,7 @@ IP = "192.0.2.1"
 
 
 class Words:
-    """A `ports.ListenEncoder` of plain words."""
+    """A `encoders.ListenEncoder` of plain words."""
 
     name = "words"
     wire_version = "1"

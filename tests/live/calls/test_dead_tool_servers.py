@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.live.calls.site import Replica, callback_settings, ran, replica
-from tests.support.calling import assert_unavailable, call, failure, result, value
+from tests.support.calling import assert_unavailable, call, failure, result
 from tests.support.processes import demo_server, until
 
 LONG = {"seconds": 600}

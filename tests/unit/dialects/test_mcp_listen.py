@@ -12,7 +12,8 @@ from gateway.dialects.mcp_auth import Protection
 from gateway.dialects.mcp_wire import MODERN
 from gateway.errors import GatewayError
 from gateway.model import Json
-from gateway.ports import ANONYMOUS, Opened, OpenedListen, OpenedOverview, RefusedOpening
+from gateway.ports import ANONYMOUS
+from gateway.surfaces import Opened, OpenedListen, OpenedOverview, RefusedOpening
 from gateway.wire import Head
 from tests.support.listening import ANY, META, SUBSCRIPTION
 

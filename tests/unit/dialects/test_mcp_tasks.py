@@ -11,9 +11,9 @@ from gateway.calls.status import CANCELLED, RUNNING, result_of
 from gateway.dialects.mcp_answers import McpEncoder
 from gateway.dialects.mcp_tasks import TaskEncoder
 from gateway.dialects.mcp_wire import MODERN
+from gateway.encoders import KeptCall
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import ToolFailure, ToolResult
-from gateway.ports import KeptCall
 from gateway.wire import WireReply
 
 BEGUN_S = 1_800_000_000.25

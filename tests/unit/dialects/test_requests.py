@@ -10,7 +10,8 @@ from gateway.dialects import recognise
 from gateway.dialects.recognise import REST
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import CallContext, ToolCall, ToolRef
-from gateway.ports import ANONYMOUS, RefusedOpening
+from gateway.ports import ANONYMOUS
+from gateway.surfaces import RefusedOpening
 from gateway.wire import Head
 from tests.wire import DIALECTS
 

@@ -12,7 +12,8 @@ from gateway.dialects import fields, recognise, replies
 from gateway.dialects.recognise import REST
 from gateway.errors import GatewayError
 from gateway.model import Invocation, ToolCall, ToolRef, ToolResult
-from gateway.ports import ANONYMOUS, OpenedCall
+from gateway.ports import ANONYMOUS
+from gateway.surfaces import OpenedCall
 from gateway.wire import WireReply
 from tests.unit.dialects.answers import DEFINITION
 from tests.wire import DIALECTS, CallExample, call_examples, canonical

@@ -1,0 +1,254 @@
+"""Surfaces: what a request of a protocol is opened into, and which endpoints it has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Protocol
+
+from msgspec import Struct
+
+from gateway.encoders import BatchEncoder, Encoder, ListEncoder, ListenEncoder, StatusEncoder
+from gateway.errors import ErrorCode, GatewayError
+from gateway.model import Json, JsonObject, Selection, ToolCall
+from gateway.ports import Caller, Operation
+from gateway.wire import Head, WireReply
+
+
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """One path of a surface.
+
+    `route` is the path as logs show it. `dialect` is the one that the path names, if any. A request counts as
+    `operation` until it is opened; lists are counted before their body is read. `max_body_bytes` None: as configured.
+    Without `needs_document`, a body that is missing or not JSON is read as None instead of being refused.
+    Answers that take longer than `stream_after_s` are sent as a stream where their encoder has one; None: never, and
+    nobody can listen there either.
+    `more_methods` are taken if the surface takes the head: a request of theirs has no body, and a 405 names none.
+    `follows_oauth`: its callers go by 401 and 403, so a missing credential is reported before anything else that is
+    wrong with a head, and `errors.strict` changes no status.
+    """
+
+    route: str
+    methods: tuple[str, ...]
+    operation: Operation
+    dialect: str | None = None
+    max_body_bytes: int | None = None
+    needs_document: bool = True
+    stream_after_s: float | None = None
+    more_methods: tuple[str, ...] = ()
+    follows_oauth: bool = False
+
+
+class Handover(Struct, frozen=True, gc=False):
+    """When a caller gets the status of its call in place of the outcome, to ask for that later.
+
+    At once if the backend of the call is deferred, else if the call lasts longer than `after_s`.
+    """
+
+    encoder: StatusEncoder
+    after_s: float
+
+
+class Awaited(Struct, frozen=True):
+    """Challenges of an earlier try of the same call that its user has taken up, and what that try was refused with."""
+
+    message: str
+    challenges: tuple[JsonObject, ...]
+
+    def refusal(self) -> GatewayError:
+        """The same refusal again."""
+        missing = {"authorization": self.challenges}
+        return GatewayError(ErrorCode.MISSING_REQUIREMENTS, self.message, missing=missing)
+
+
+class CallTerms(Struct, frozen=True, kw_only=True):
+    """What a protocol says about a request for a call, besides the call.
+
+    `request_key` tells the request from all others of its caller's: if it comes again, it is the same call. It has no
+    meaning to the caller, who cannot ask for the call by it. `outlives_caller`: the call goes on if its caller leaves.
+    `wait_s` is how long the caller will wait; None: as `Prefer` says. Without `handover` it waits for the outcome.
+    `trace` are the `traceparent` and the `tracestate` that a call brings along; headers go before them. `reports`: the
+    caller wants to know how far the call has come.
+    """
+
+    request_key: str | None = None
+    outlives_caller: bool = False
+    wait_s: float | None = None
+    handover: Handover | None = None
+    trace: tuple[bytes, bytes | None] | None = None
+    reports: bool = False
+
+    def keeps(self, timeout_s: float) -> bool:
+        """Whether a call that ends within `timeout_s` leaves a record."""
+        return self.request_key is not None or (self.handover is not None and self.handover.after_s < timeout_s)
+
+
+NO_TERMS = CallTerms()
+
+
+class OpenedCall(Struct, frozen=True, gc=False):
+    """A request that calls a tool.
+
+    `hides_tools`: a tool whose scopes the caller lacks is refused like one that does not exist. It runs once nothing
+    that is `awaited` is open any more.
+    """
+
+    operation: ClassVar[Operation] = "call"
+
+    encoder: Encoder
+    call: ToolCall
+    hides_tools: bool = False
+    awaited: Awaited | None = None
+    terms: CallTerms = NO_TERMS
+
+
+class OpenedLook(Struct, frozen=True, gc=False):
+    """A request for the status of a kept call."""
+
+    operation: ClassVar[Operation] = "poll"
+
+    encoder: StatusEncoder
+    call_id: str
+
+
+class OpenedCancel(Struct, frozen=True, gc=False):
+    """A request to cancel a kept call unless it is over. `reply` answers it if there is such a call."""
+
+    operation: ClassVar[Operation] = "poll"
+
+    encoder: Encoder
+    call_id: str
+    reply: WireReply
+
+
+class OpenedConsent(Struct, frozen=True, gc=False):
+    """Says what the user of a kept call makes of the challenge that it waits for; `reply` as in `OpenedCancel`.
+
+    `decision` is whether the user agrees to open the URL of a challenge; None: nothing is said of this one.
+    """
+
+    operation: ClassVar[Operation] = "poll"
+
+    encoder: Encoder
+    call_id: str
+    decision: Callable[[JsonObject], bool | None]
+    reply: WireReply
+
+
+EVERYTHING = Selection()
+
+
+class OpenedList(Struct, frozen=True, gc=False):
+    """A request for the tools that its caller may use."""
+
+    operation: ClassVar[Operation] = "list"
+
+    encoder: ListEncoder
+    selection: Selection = EVERYTHING
+
+
+class OpenedListen(Struct, frozen=True, gc=False):
+    """A request to be told whenever the tools that its caller may use have changed."""
+
+    operation: ClassVar[Operation] = "listen"
+
+    encoder: ListenEncoder
+    toolkit: str | None = None  # the only one that counts
+
+
+class Immediate(Struct, frozen=True, kw_only=True):
+    """A request that the surface answers by itself, such as a handshake. It counts as `operation`."""
+
+    encoder: Encoder
+    reply: WireReply
+    operation: Operation = "poll"
+
+
+class OpenedWithdrawal(Struct, frozen=True, kw_only=True):
+    """A request to cancel the call of an earlier one (`CallTerms.request_key`). `reply` is given in any case."""
+
+    operation: ClassVar[Operation] = "poll"
+
+    encoder: Encoder
+    request_key: str
+    reply: WireReply
+
+
+class OpenedReturn(Struct, frozen=True, kw_only=True):
+    """A request for the answer to an earlier one (`CallTerms.request_key`), which its caller never got.
+
+    `lost` is raised if nothing is known of it.
+    """
+
+    operation: ClassVar[Operation] = "poll"
+
+    encoder: Encoder
+    request_key: str
+    lost: GatewayError
+
+
+class OpenedBatch(Struct, frozen=True, kw_only=True):
+    """Several requests that came as one: the documents of each, to be answered under the same head."""
+
+    operation: ClassVar[Operation] = "poll"
+
+    encoder: BatchEncoder
+    documents: Sequence[Json]
+
+
+class RefusedOpening(Struct, frozen=True):
+    """An invalid request, read far enough to refuse it in its own dialect and version."""
+
+    encoder: Encoder
+    error: GatewayError
+
+
+class OpenedOverview(Struct, frozen=True):
+    """A request to which `answer` takes the toolkits of which its caller may use some tool, with their descriptions."""
+
+    operation: ClassVar[Operation] = "poll"
+
+    encoder: Encoder
+    answer: Callable[[Mapping[str, str | None]], WireReply]
+
+
+# About a call that was made before.
+FollowUp = OpenedLook | OpenedCancel | OpenedConsent | OpenedWithdrawal | OpenedReturn
+
+
+Opened = OpenedCall | OpenedList | OpenedListen | OpenedOverview | OpenedBatch | FollowUp | Immediate | RefusedOpening
+
+
+class Surface(Protocol):
+    """A protocol that callers speak at some paths: a pure codec.
+
+    `encoders`, by dialect and wire version, encode the calls read at `/calls/{call_id}`. `argument_members` are the
+    JSON members that hold arguments, at any depth: a long text there may stay undecoded (`model.Arguments`).
+    """
+
+    @property
+    def dialects(self) -> frozenset[str]:
+        """All names that its endpoints and encoders have."""
+        ...
+
+    @property
+    def endpoints(self) -> Mapping[str, Endpoint]:
+        """By path. A last segment in braces, as in `/rpc/{name}`, is any word of ASCII letters, digits and `_`."""
+        ...
+
+    @property
+    def encoders(self) -> Mapping[tuple[str, str], Encoder]: ...
+
+    @property
+    def argument_members(self) -> tuple[bytes, ...]: ...
+
+    def check_head(self, head: Head) -> None:
+        """Raises GatewayError for an invalid head. Its method, size and repeated headers are checked elsewhere."""
+        ...
+
+    def open(self, head: Head, document: Json, caller: Caller) -> Opened:
+        """Reads a request. Raises INVALID_REQUEST if not even its dialect can be read."""
+        ...
+
+    def refuse(self, error: GatewayError, head: Head) -> WireReply:
+        """Encodes the refusal of a request that was not opened, in the dialect that its head shows."""
+        ...
