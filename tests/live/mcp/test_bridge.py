@@ -122,7 +122,8 @@ def test_a_server_that_crashes_is_started_again_and_what_was_under_way_may_have_
         assert site.call("crash", 2)["error"]["message"] == ENDED
         assert hanging.result()["error"]["message"] == ENDED
         assert site.text("echo") == "{}"  # waits until the next one is ready
-        eventually(lambda: len(site.lines("ready")) == 2, "the log says so")
+        (pid,) = site.command.children()
+        site.command.wait_for(f'"message":"ready","pid":{pid}')
         (ended,) = site.lines("ended")
         assert {name: ended[name] for name in ("pid", "code", "lost_requests")} == {
             "pid": site.pid,
