@@ -11,7 +11,7 @@ import logging
 from asyncio import CancelledError
 from collections.abc import Iterator
 from time import monotonic
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -24,6 +24,7 @@ from gateway.catalogue.listing import Lists
 from gateway.challenges import Consents
 from gateway.checks import Checks, checked
 from gateway.errors import RETRY_AFTER_S, ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
+from gateway.followups import answer_follow_up, found
 from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
 from gateway.listeners import Listeners
 from gateway.model import CallContext, Invocation, Json, ToolCall
@@ -35,19 +36,14 @@ from gateway.routing import PublishedTool, Router
 from gateway.surfaces import (
     NO_TERMS,
     CallTerms,
-    FollowUp,
     Handover,
     Immediate,
     Opened,
     OpenedBatch,
     OpenedCall,
-    OpenedCancel,
     OpenedList,
     OpenedListen,
-    OpenedLook,
     OpenedOverview,
-    OpenedReturn,
-    OpenedWithdrawal,
     RefusedOpening,
 )
 from gateway.tracing import TRACEPARENT, continued
@@ -55,10 +51,7 @@ from gateway.wire import Body, StreamReply, WireReply
 
 log = logging.getLogger("gateway.pipeline")
 
-T = TypeVar("T")
-
 PREFERENCE_APPLIED = b"preference-applied"
-MAX_REJOIN_S = 600.0  # a caller that comes back for an answer may come again
 STARTING = "The gateway is starting and does not know all tools yet."
 
 
@@ -248,25 +241,7 @@ class Pipeline:
         if isinstance(opened, Immediate):
             return opened.reply
         assert not isinstance(opened, OpenedCall | RefusedOpening)  # `answer` and `_open` deal with these
-        return await self._answer_about(opened, caller, request)
-
-    async def _answer_about(self, opened: FollowUp, caller: Caller, request: Request) -> WireReply:
-        """Answers a request about a kept call. Raises NOT_FOUND, BACKEND_UNAVAILABLE, or that a call is lost."""
-        if isinstance(opened, OpenedLook):
-            view = found(await self._calls.earlier.look(opened.call_id, caller))
-            return await self._responses.status(view, request, opened.encoder)
-        if isinstance(opened, OpenedReturn):
-            back = await self._calls.earlier.rejoin(opened.request_key, caller, MAX_REJOIN_S)
-            if back is None:
-                raise opened.lost
-            return await self._responses.kept(back, request, accepted=False)
-        if isinstance(opened, OpenedWithdrawal):
-            await self._calls.earlier.withdraw(opened.request_key, caller)
-        elif isinstance(opened, OpenedCancel):
-            found(await self._calls.earlier.cancel(opened.call_id, caller))
-        else:
-            found(await self._calls.earlier.consent(opened.call_id, caller, opened.decision) or None)
-        return opened.reply
+        return await answer_follow_up(opened, caller, request, self._calls.earlier, self._responses)
 
     def _invocation(self, tool: PublishedTool, call: ToolCall, caller: Caller, request: Request) -> Invocation:
         """The call as its backend gets it. Raises MISSING_REQUIREMENTS."""
@@ -397,13 +372,6 @@ def _on_terms(invocation: Invocation, terms: CallTerms, request: Request) -> Inv
     request.trace = continued(before, *terms.trace)
     forwarded_ones = invocation.headers[: -len(before.sent)]
     return replace(invocation, headers=(*forwarded_ones, *request.trace.sent))
-
-
-def found(it: T | None) -> T:
-    """What there is of a kept call. Raises NOT_FOUND."""
-    if it is None:
-        raise GatewayError(ErrorCode.NOT_FOUND, "There is no such call of yours.")
-    return it
 
 
 def _until(handover: Handover, preference: Preference, tool: PublishedTool) -> Preference:

@@ -1,0 +1,45 @@
+"""Requests about calls that were made before, which come inside a body: how one stands, its end, its consent."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from gateway.calls.earlier import EarlierCalls
+from gateway.errors import ErrorCode, GatewayError
+from gateway.ports import Caller
+from gateway.request import Request
+from gateway.responses import ResponseBuilder
+from gateway.surfaces import FollowUp, OpenedCancel, OpenedLook, OpenedReturn, OpenedWithdrawal
+from gateway.wire import WireReply
+
+MAX_REJOIN_S = 600.0  # a caller that comes back for an answer may come again
+
+T = TypeVar("T")
+
+
+async def answer_follow_up(
+    opened: FollowUp, caller: Caller, request: Request, calls: EarlierCalls, responses: ResponseBuilder
+) -> WireReply:
+    """Answers one of them. Raises NOT_FOUND, BACKEND_UNAVAILABLE, or that a call is lost."""
+    if isinstance(opened, OpenedLook):
+        view = found(await calls.look(opened.call_id, caller))
+        return await responses.status(view, request, opened.encoder)
+    if isinstance(opened, OpenedReturn):
+        back = await calls.rejoin(opened.request_key, caller, MAX_REJOIN_S)
+        if back is None:
+            raise opened.lost
+        return await responses.kept(back, request, accepted=False)
+    if isinstance(opened, OpenedWithdrawal):
+        await calls.withdraw(opened.request_key, caller)
+    elif isinstance(opened, OpenedCancel):
+        found(await calls.cancel(opened.call_id, caller))
+    else:
+        found(await calls.consent(opened.call_id, caller, opened.decision) or None)
+    return opened.reply
+
+
+def found(it: T | None) -> T:
+    """What there is of a kept call. Raises NOT_FOUND."""
+    if it is None:
+        raise GatewayError(ErrorCode.NOT_FOUND, "There is no such call of yours.")
+    return it
