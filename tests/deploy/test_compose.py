@@ -66,7 +66,7 @@ def test_nothing_is_published_beyond_this_machine(composed: dict[str, Any]) -> N
 
 def test_our_containers_may_do_as_little_as_pods(composed: dict[str, Any]) -> None:
     ours = [service for service in composed["services"].values() if "build" in service]
-    assert len(ours) == 5
+    assert len(ours) == 6
     for service in ours:
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]
