@@ -21,7 +21,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     `operation` until it is opened; lists are counted before their body is read. `max_body_bytes` None: as configured.
     Without `needs_document`, a body that is missing or not JSON is read as None instead of being refused.
     Answers that take longer than `stream_after_s` are sent as a stream where their encoder has one; None: never, and
-    nobody can listen there either.
+    no caller can listen there either.
     `more_methods` are taken if the surface takes the head: a request of theirs has no body, and a 405 names none.
     `follows_oauth`: its callers go by 401 and 403, so a missing credential is reported before anything else that is
     wrong with a head, and `errors.strict` changes no status.

@@ -130,7 +130,7 @@ class McpSessions:
         self._eras.pop(server.url, None)
 
     async def review(self, server: Server, principal: str) -> None:
-        """Ends sessions that nobody uses, and asks a replica again which revisions it speaks if that is long ago."""
+        """Ends unused sessions, and asks a replica again which revisions it speaks if that was long ago."""
         self._end_idle()
         era = self._eras.get(server.url)
         if era is None or self._fixed is not None or self._clock() < era.found_at + REPROBE_S:

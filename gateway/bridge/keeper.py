@@ -20,7 +20,7 @@ READY_WAIT_S = 10.0  # how long a request waits for a process that starts
 
 
 class Keeper:
-    """The process, one after the other. `listeners` get what it says to nobody in particular."""
+    """The process, one after the other. `listeners` get the notifications that belong to no request."""
 
     def __init__(self, command: Sequence[str], era: Era | None) -> None:
         self.listeners: set[asyncio.Queue[bytes]] = set()

@@ -1,7 +1,7 @@
 """Requests of many callers through one pair of pipes: each gets an id of ours, by which its response finds back.
 
-Callers all count 0, 1, 2, and responses come in any order. What a server asks of its client is refused at once: nobody
-could say which caller it means.
+Callers all count 0, 1, 2, and responses come in any order. What a server asks of its client is refused at once: it
+does not say which caller it means.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def _number(id_: Raw) -> int:
     try:
         return msgspec.json.decode(id_, type=int)
     except msgspec.DecodeError:
-        return 0  # nobody's
+        return 0  # the number of no request
 
 
 def _code(error: bytes) -> int:

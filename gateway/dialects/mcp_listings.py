@@ -19,7 +19,7 @@ from gateway.model import Json, JsonObject, ToolDefinition
 from gateway.naming import DEFAULT_VERSION, MAX_ID_LENGTH, DefinitionError, published_name, word
 
 KEPT_LENGTH = 48  # of a tool's name that gets a digest
-MAX_TTL_MS = 86_400_000  # a day; nobody is asked so seldom
+MAX_TTL_MS = 86_400_000  # a day
 TRUSTED_ID = re.compile(r"([A-Za-z0-9_]+\.[A-Za-z0-9_]+)@([0-9]+\.[0-9]+\.[0-9]+)", re.ASCII)
 
 
