@@ -24,7 +24,7 @@ from gateway.sse import EventParser
 from gateway.transport import Kind, Reply, StreamedReply, TransportError
 from gateway.wire import Headers, WireRequest
 
-SIDE_S = 5.0  # for requests without a waiting caller: answers to the server's own requests, cancellations, ends of sessions
+SIDE_S = 5.0  # for requests without a waiting caller: answers to the server, cancellations, ends of sessions
 MAX_SIDE = 64  # of these at once; a server that asks for more waits for its answers in vain
 MAX_SIDE_BYTES = 64 * 1024
 DRAIN_S = 1.0  # for the end of a stream behind the response, so that its connection can be used again
