@@ -150,7 +150,8 @@ class McpSessions:
         if making is None:
             making = self._making[key] = asyncio.create_task(make())
             making.add_done_callback(partial(self._made, key))
-        return await asyncio.shield(making)
+        await asyncio.wait([making])  # `shield` reports a failure to the loop if its caller has gone (Python 3.14)
+        return making.result()
 
     def _made(self, key: tuple[str, str, str], making: asyncio.Task[Any]) -> None:
         del self._making[key]
