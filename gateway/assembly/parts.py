@@ -85,7 +85,7 @@ ENCODERS: Mapping[tuple[str, str], Encoder] = {**REST.encoders, **mcp.ENCODERS} 
 
 
 def surfaces(config: Config, sealer: Sealer, consents: TimedSealer, public_url: Callable[[], str]) -> Sequence[Surface]:
-    """The protocols that callers speak; the first speaks for paths that are none's.
+    """The protocols that callers speak; the first answers for paths that belong to no surface.
 
     `sealer` is for MCP's sessions, `consents` for what its callers bring back from their users.
     """

@@ -76,7 +76,7 @@ class McpChanges:
         server, extra = session.server, {"backend": self._backend, "replica": session.server.url}
         while self._sessions.is_current(session):
             began = monotonic()
-            session.calls += 1  # nobody ends it meanwhile
+            session.calls += 1  # so that it is not ended as idle
             try:
                 await self._listen(session)
             except RefusedError as exc:

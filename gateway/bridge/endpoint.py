@@ -23,7 +23,7 @@ from gateway.model import JsonObject
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_LISTENERS = 64  # open streams of notifications
-STREAM_AFTER_S = 10.0  # an answer that takes longer is a stream of events, so that nobody between thinks it dead
+STREAM_AFTER_S = 10.0  # an answer that takes longer is a stream of events, so that no proxy thinks it dead
 COMMENT_S = 15.0  # between two signs of life on a stream
 ABANDONED_S = 600.0  # how long a request may still run whose caller has left
 LEFT = "The caller has left."

@@ -1,4 +1,4 @@
-"""Requests of many callers through one pair of pipes: each gets an id of ours, by which its response finds back.
+"""Requests of many callers through one pair of pipes: each gets a new id, by which its response is matched.
 
 Callers all count 0, 1, 2, and responses come in any order. What a server asks of its client is refused at once: it
 does not say which caller it means.
@@ -87,7 +87,7 @@ class Asked:
         self.replies.put_nowait(Reply(envelope(self.id, member, content), True, code))
 
     def fail(self, code: int, message: str) -> None:
-        """Adds an error of ours as the response."""
+        """Adds an error of the bridge as the response."""
         self.end(b"error", encode({"code": code, "message": message}), code)
 
 

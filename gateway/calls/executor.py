@@ -82,7 +82,7 @@ class CallRequest(Struct, frozen=True, kw_only=True):
 
 
 def within(invocation: Invocation, preference: Preference) -> Invocation:
-    """The call under the shorter deadline that its caller prefers: nobody could ask for what it brings later."""
+    """The call under the shorter deadline that its caller prefers: a later result could not be asked for."""
     if preference.wait_s is None or preference.respond_async or preference.wait_s >= invocation.timeout_s:
         return invocation
     return replace(invocation, timeout_s=preference.wait_s)

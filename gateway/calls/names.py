@@ -80,7 +80,7 @@ class CallNames:
         return self.owners(principal)[0], secrets.token_urlsafe(RANDOM_BYTES), self.question(principal, call), ()
 
     def of_request(self, principal: str, request_key: str, call: ToolCall) -> Names:
-        """The names of a call that is told from others by its request. Its content includes for which user it is."""
+        """The names of a call that its request identifies. The fingerprint includes the user that it is for."""
         (key, *older_keys), ref = self.keys_of_request(principal, request_key), call.ref
         content = _encode((ref.tool, ref.version, call.arguments, *_user(call.context)))
         older = zip(older_keys, [hashed(other, content) for _, other in self._older], strict=True)

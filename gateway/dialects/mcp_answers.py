@@ -11,7 +11,9 @@ from gateway.dialects import mcp_tools
 from gateway.dialects.mcp_auth import Protection
 from gateway.dialects.mcp_consent import UrlPrompt, elicitations, input_requests
 from gateway.dialects.mcp_wire import (
+    CALL_ID_MEMBER,
     ELICITATION_REQUIRED,
+    ERROR_MEMBER,
     INTERNAL,
     INVALID,
     MODERN,
@@ -32,7 +34,6 @@ NO_STORE = (b"cache-control", b"no-store")
 SERVER = Raw(encode({"name": "toolgate", "title": "Toolgate", "version": __version__}))
 SERVER_META = encode({SERVER_MEMBER: SERVER})[1:-1]  # what modern callers find in `_meta` of every result
 HEADERS: Headers = (JSON_TYPE, NO_STORE)
-ERROR_MEMBER, CALL_ID_MEMBER = "toolgate/error", "toolgate/call_id"
 # A response with a result: its id, its content, its structured content if any, and the id of the call go in between.
 START, MIDDLE = b'{"jsonrpc":"2.0","id":', b',"_meta":{"toolgate/call_id":'
 MODERN_PARTS = b',"result":{"resultType":"complete","content":', b",%b}}}" % SERVER_META

@@ -15,14 +15,23 @@ from gateway.dialects.mcp_consent import UrlPrompt, opens_urls, unanswered
 from gateway.dialects.mcp_listen import takes_events
 from gateway.dialects.mcp_requests import MAX_ID, Message, is_id
 from gateway.dialects.mcp_session_ids import Sealing, SessionIds, is_resumable
-from gateway.dialects.mcp_wire import CAPABILITIES_MEMBER, LAST_EVENT, LEGACY, MODERN, PARAMS, RESUMABLE
+from gateway.dialects.mcp_wire import (
+    CALL_ID_MEMBER,
+    CAPABILITIES_MEMBER,
+    CONTEXT_MEMBER,
+    LAST_EVENT,
+    LEGACY,
+    MODERN,
+    PARAMS,
+    RESUMABLE,
+    WAIT_MEMBER,
+)
 from gateway.errors import ErrorCode, GatewayError
 from gateway.jsontext import encode
 from gateway.model import Arguments, Json, JsonObject, ToolCall, ToolRef
 from gateway.surfaces import NO_TERMS, Awaited, CallTerms, Handover, Opened, OpenedCall, OpenedReturn, RefusedOpening
 from gateway.wire import Head
 
-CALL_ID_MEMBER, CONTEXT_MEMBER, WAIT_MEMBER = "toolgate/call_id", "toolgate/context", "toolgate/wait"
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"  # unprefixed by exception (2026-07-28, `_meta`)
 IDEMPOTENCY_KEY = b"idempotency-key"
 SILENT = McpStream()  # of callers that asked for no progress, and cannot resume

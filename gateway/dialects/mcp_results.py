@@ -9,9 +9,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from gateway import jsontext
-from gateway.dialects.mcp_server import ERROR_MEMBER
 from gateway.dialects.mcp_wire import (
     ELICITATION_REQUIRED,
+    ERROR_MEMBER,
     HEADER_MISMATCH,
     INVALID,
     MISSING_CAPABILITY,

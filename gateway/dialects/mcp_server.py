@@ -12,8 +12,10 @@ from msgspec import Raw, Struct
 from gateway import __version__, jsontext
 from gateway.dialects.fields import context_object
 from gateway.dialects.mcp_wire import (
+    CALL_ID_MEMBER,
     CAPABILITIES_MEMBER,
     CLIENT_MEMBER,
+    CONTEXT_MEMBER,
     LEGACY,
     METHOD,
     MODERN,
@@ -39,7 +41,6 @@ ABOUT: JsonObject = {
     CAPABILITIES_MEMBER: Raw(encode(MODERN_CAPABILITIES)),
     CLIENT_MEMBER: Raw(encode(CLIENT)),
 }
-CALL_ID_MEMBER, CONTEXT_MEMBER, ERROR_MEMBER = "toolgate/call_id", "toolgate/context", "toolgate/error"
 TRACE = (b"traceparent", b"tracestate")  # unprefixed by exception (2026-07-28, `_meta`)
 
 
@@ -207,8 +208,6 @@ def _mirrored_name(schema: JsonObject, path: tuple[str, ...] | None) -> str:
 
 def _mirrored_headers(arguments: Any, mirrored: Mirrored) -> Headers:
     headers: Headers = ()
-    if not mirrored:
-        return headers
     if isinstance(arguments, Raw):
         arguments = jsontext.decode(bytes(arguments))
     for path, name in mirrored:

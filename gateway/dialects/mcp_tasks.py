@@ -15,6 +15,7 @@ from msgspec import Raw, Struct
 from msgspec.structs import replace
 
 from gateway.dialects.mcp_answers import READABLE, McpEncoder, RpcError
+from gateway.dialects.mcp_consent import opens_urls
 from gateway.dialects.mcp_wire import CAPABILITIES_MEMBER, MISSING_CAPABILITY, MODERN, PARAMS, TASKS
 from gateway.encoders import KeptCall
 from gateway.errors import CODE, ErrorCode, FailureCode, GatewayError
@@ -117,7 +118,8 @@ class TaskEncoder(Struct, frozen=True, kw_only=True):
 
 def takes_tasks(meta: Json) -> bool:
     """Whether the caller of a request takes a task in place of a result."""
-    extensions = _capability(meta, "extensions")
+    capabilities = meta.get(CAPABILITIES_MEMBER) if isinstance(meta, dict) else None
+    extensions = capabilities.get("extensions") if isinstance(capabilities, dict) else None
     return isinstance(extensions, dict) and isinstance(extensions.get(TASKS), dict)
 
 
@@ -127,7 +129,9 @@ def handover(encoder: McpEncoder, after_s: float) -> Handover:
 
 
 def _get(encoder: McpEncoder, params: JsonObject) -> FollowUp:
-    return OpenedLook(TaskEncoder(encoder=encoder, opens_urls=_opens_urls(params["_meta"])), _task_id(params))
+    return OpenedLook(
+        TaskEncoder(encoder=encoder, opens_urls=opens_urls(params["_meta"].get(CAPABILITIES_MEMBER))), _task_id(params)
+    )
 
 
 def _cancel(encoder: McpEncoder, params: JsonObject) -> FollowUp:
@@ -158,16 +162,6 @@ def _task_id(params: JsonObject) -> str:
     if not isinstance(id_, str) or not 0 < len(id_) <= MAX_ID:
         raise RpcError(PARAMS, f"taskId must be a string of 1 to {MAX_ID} characters.")
     return id_
-
-
-def _opens_urls(meta: Json) -> bool:
-    elicitation = _capability(meta, "elicitation")
-    return isinstance(elicitation, dict) and isinstance(elicitation.get("url"), dict)
-
-
-def _capability(meta: Json, name: str) -> Json:
-    capabilities = meta.get(CAPABILITIES_MEMBER) if isinstance(meta, dict) else None
-    return capabilities.get(name) if isinstance(capabilities, dict) else None
 
 
 def key_of(challenge: JsonObject) -> str:

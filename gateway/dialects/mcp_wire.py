@@ -31,6 +31,10 @@ SERVER_MEMBER = f"{PREFIX}serverInfo"
 SUBSCRIPTION_MEMBER = f"{PREFIX}subscriptionId"
 TASKS = f"{PREFIX}tasks"  # the extension
 
+# Members of `_meta` that are Toolgate's own.
+CALL_ID_MEMBER, CONTEXT_MEMBER, WAIT_MEMBER = "toolgate/call_id", "toolgate/context", "toolgate/wait"
+ERROR_MEMBER = "toolgate/error"
+
 # JSON-RPC 2.0, section 5.1; then those of revision 2026-07-28.
 PARSE, INVALID, NO_METHOD, PARAMS, INTERNAL = -32700, -32600, -32601, -32602, -32603
 HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION = -32020, -32021, -32022
