@@ -42,11 +42,12 @@ class ProblemError(Exception):
 
     def __init__(self, status: int, title: str, detail: str, **headers: str) -> None:
         super().__init__(detail)
+        self.status = status
         self.body = {"type": "about:blank", "title": title, "status": status, "detail": detail}
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
 
     def answer(self) -> Response:
-        return JSONResponse(self.body, self.body["status"], self.headers, media_type="application/problem+json")
+        return JSONResponse(self.body, self.status, self.headers, media_type="application/problem+json")
 
 
 class Archive:
