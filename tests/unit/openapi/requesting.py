@@ -22,8 +22,8 @@ DEFAULTS: dict[Where, tuple[Style, bool]] = {
 
 def parameter(where: Where, name: str = "color", style: Style | None = None, **more: Any) -> Parameter:
     default, explode = DEFAULTS[where]
-    more = {"argument": name, "explode": explode if style is None else style == "form"} | more
-    return Parameter(name=name, where=where, style=style or default, **more)
+    settings: dict[str, Any] = {"argument": name, "explode": explode if style is None else style == "form"}
+    return Parameter(name=name, where=where, style=style or default, **settings | more)
 
 
 def plan_of(*parameters: Parameter, path: str = "", method: str = "GET", **more: Any) -> Plan:
