@@ -62,7 +62,7 @@ Notes.List@1.0.0         postbox  -          Lists the user's notes.
 Sms.Send@1.0.0           postbox  -          Sends a text message.
 
 7 problems:
-  gone is down: connect: NOWHERE cannot be reached.
+  gone is down: connect: NOWHERE cannot be reached: connection refused.
   spare: Sms.Send@1.0.0 is not published: Sms.Send@1.0.0 of backend 'postbox', whose route comes first, hides it.
   builds: It lists more than 3 tools; only the first 3 are looked at.
   office: no route publishes 2 tools: Doorbell.Ring@0.1.0, Text.Echo@1.0.0
