@@ -52,7 +52,6 @@ def _is_list(value: Json) -> bool:
 
 # Keywords that are taken as they are if their value is one that they may have; other keywords are left out.
 PLAIN: dict[str, Callable[[Json], bool]] = {
-    "title": _is_text,
     "format": _is_text,
     "contentEncoding": _is_text,
     "contentMediaType": _is_text,
