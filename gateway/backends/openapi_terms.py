@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from gateway.dialects.listings import Bounds
+from gateway.backends.lists import bounds_of
 from gateway.openapi.terms import Match, Terms, ToolTerms
 from gateway.settings.backends import HeaderAuthSettings
 from gateway.settings.openapi import MatchSettings, OpenApiBackendSettings, ToolSettings
@@ -25,12 +25,7 @@ def terms_of(settings: OpenApiBackendSettings, backend: str) -> Terms:
     placed = auth.api_key if isinstance(auth, PlacedKeyAuthSettings) else None
     reads_files = settings.references == "files" and not settings.document_url
     return Terms(
-        bounds=Bounds(
-            backend=backend,
-            toolkit=settings.toolkit or backend,
-            max_tools=settings.discovery.max_tools,
-            max_schema_bytes=settings.discovery.max_schema_bytes,
-        ),
+        bounds=bounds_of(backend, settings),
         url=settings.addresses[0],
         base_path=settings.base_path,
         folder=str(Path(settings.document).resolve().parent) if reads_files else "",

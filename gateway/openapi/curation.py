@@ -19,9 +19,11 @@ NOTHING_SAID = ToolTerms()
 
 def chosen(operation: Operation, terms: Terms) -> str | None:
     """Why an operation is left out, in a sentence for the operator; None if it becomes a tool."""
-    method = operation.method
+    method = operation.method.upper()
     if method in NEVER:
         return f"{method} never becomes a tool."
+    if not operation.is_offered:
+        return "The document has 'x-mcp: false' for it."
     if method not in terms.methods and (ALL not in terms.methods or method in DOUBLES):
         return f"operations.methods leaves out {method}."
     if terms.include and not any(matches(operation, match) for match in terms.include):
@@ -37,7 +39,7 @@ def chosen(operation: Operation, terms: Terms) -> str | None:
 def matches(operation: Operation, match: Match) -> bool:
     """Whether all that a match says holds of an operation."""
     return (
-        (not match.method or match.method == operation.method)
+        (not match.method or match.method == operation.method.upper())
         and (match.deprecated is None or match.deprecated is operation.is_deprecated)
         and (not match.tag or match.tag in operation.tags)
         and (not match.operation or _fits(operation.id, match.operation))

@@ -24,7 +24,7 @@ SHOWN = 40  # characters of a version in a warning
 # What shows nothing and changes how the rest is read: control characters but line ends and tabs, directions of text,
 # zero-width blanks, and the tags block, in which whole sentences can hide.
 INVISIBLE = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
 )
 COMMENT = re.compile(r"<!--[^<>]*-->")
 TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?:[\s/][^<>]*)?>")

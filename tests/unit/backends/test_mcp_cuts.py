@@ -61,7 +61,8 @@ async def ends_of(era: str, answer: Answer, others: dict[str, Script]) -> Double
         needed[n] = n >= enough
         longest.append(len(data))
         await talk.send(data[:n])
-        talk.hang_up()
+        if n < len(data):  # after a whole answer the connection may have the next call already
+            talk.hang_up()
 
     async def end(n: int) -> Any:
         result = await backend.call(replace(INVOCATION, arguments={"n": n}))
