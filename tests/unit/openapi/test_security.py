@@ -47,7 +47,7 @@ X_KEY: dict[str, Any] = {"auth": "api_key", "auth_header": "x-key", "auth_in": "
 IN_QUERY: dict[str, Any] = {"auth": "api_key", "auth_in": "query", "auth_name": "api key"}
 BOTH: dict[str, Any] = {"auth": "schemes", "schemes": ("Key", "Other")}
 
-OWN = {
+OWN: dict[str, tuple[Any, dict[str, Any], Access]] = {
     "a document that says nothing": (None, BEARER, AS_IS),
     "53: nothing needed": ([], BEARER, NONE),
     "53: nothing needed, in words": ([{}], BEARER, NONE),
@@ -144,7 +144,7 @@ def test_openapi_54_what_callers_lend_is_required_of_them(
 
 
 def test_openapi_27_no_argument_stands_where_a_credential_may() -> None:
-    security = [{"Key": []}, {"Cookie": [], "Query": []}, {"Nobody": []}]
+    security: Any = [{"Key": []}, {"Cookie": [], "Query": []}, {"Nobody": []}]
     operation = Operation(method="GET", template="/", prefix="", security=security)
     terms = documents.terms(auth="header", auth_header="x-own")
     assert credential_names(operation, DOCUMENT, terms) == {
