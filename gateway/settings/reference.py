@@ -78,7 +78,8 @@ def markdown(schema: Schema) -> str:
 class _Page:
     def __init__(self, definitions: Mapping[str, Schema]) -> None:
         self._definitions = definitions
-        self._places: dict[str, str] = {}  # of sections that backends share, by definition; and of their tables
+        self._places: dict[str, str] = {}  # of sections by definition, those that backends have
+        self._done: set[str] = set()  # paths of tables
 
     def tables(
         self,
@@ -107,9 +108,9 @@ class _Page:
     def _sections(self, value: Schema, path: str) -> Iterator[str]:
         match value:
             case {"$ref": ref}:
-                if self._place(ref, path) != path or path in self._places:
+                if self._place(ref, path) != path or path in self._done:
                     return
-                self._places |= {ref: path, path: path} if path.startswith(BACKENDS) else {}
+                self._done.add(path)
                 section = self._definition(ref)
                 yield from self.tables(f"`{path}`", section["description"], section, section["properties"], path)
             case {"items": item}:
@@ -118,8 +119,8 @@ class _Page:
                 yield from self._backends(chosen, f"{path}.<name>")
             case {"additionalProperties": dict() as inner}:
                 yield from self._sections(inner, f"{path}.<name>")
-            case {"oneOf": sections} if path not in self._places:
-                self._places[path] = path
+            case {"oneOf": sections} if path not in self._done:
+                self._done.add(path)
                 keys = dict(self._only_key(section["$ref"]) for section in sections)
                 yield from self.tables(f"`{path}`", "Exactly one of these keys.", {}, keys, path.partition("`")[0])
             case {"anyOf": options}:
@@ -174,7 +175,7 @@ class _Page:
 
     def _place(self, ref: str, path: str) -> str:
         """Where a section is described: at its own path, but once for all keys of backends."""
-        return self._places.get(ref, path) if path.startswith(BACKENDS) else path
+        return self._places.setdefault(ref, path) if path.startswith(BACKENDS) else path
 
     def _definition(self, ref: str) -> Schema:
         return self._definitions[ref.removeprefix("#/$defs/")]
