@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import cast
 
 from msgspec import Struct
 
@@ -67,11 +66,9 @@ def arguments_of(
     """
     found: list[tuple[Where, JsonObject]] = []
     for node in operation.parameters:
-        where, name = node.get("in"), node.get("name")
-        if where not in ORDER or not isinstance(name, str) or not name:
-            raise OperationError("It has a parameter without a name, or in no place that there is.")
-        if not _is_ours(where, name, excluded):
-            found.append((cast(Where, where), node))
+        where: Where = node["in"]
+        if not _is_ours(where, node["name"], excluded):
+            found.append((where, node))
     placeholders = dict.fromkeys(PLACEHOLDER.findall(operation.template))
     found = [(where, node) for where, node in found if _has_place(where, node["name"], placeholders, warnings)]
     for name in placeholders:
@@ -141,7 +138,7 @@ def _argument(
     name, required = node["name"], where == "path" or node.get("required") is True
     try:
         media_type, schema = _content(node, where)
-        style, explode = _style(where, {"name": name} if media_type else node, warnings)
+        style, explode = _style(where, {} if media_type else node)
         if schema is None:
             warnings.append(f"Its parameter {name[:64]!r} has no schema; it is taken for a text.")
             schema = {"type": "string"}
@@ -185,14 +182,10 @@ def _content(node: JsonObject, where: Where) -> tuple[str, Json]:
     return kind, described.get("schema", {}) if isinstance(described, dict) else {}
 
 
-def _style(where: Where, node: JsonObject, warnings: list[str]) -> tuple[Style, bool]:
-    style, default = node.get("style"), STYLES[where][0]
-    if style is not None and style not in STYLES[where]:
-        warnings.append(f"Its parameter {node['name'][:64]!r} has a style that no {where} has; {default} is used.")
-        style = default
-    chosen: Style = style or default
+def _style(where: Where, node: JsonObject) -> tuple[Style, bool]:
+    style: Style = node.get("style") or STYLES[where][0]
     explode = node.get("explode")
-    return chosen, explode if isinstance(explode, bool) else chosen in ("form", "cookie")
+    return style, explode if isinstance(explode, bool) else style in ("form", "cookie")
 
 
 def _sendable(style: Style, *, explode: bool, schema: Json, converter: Converter) -> Style:

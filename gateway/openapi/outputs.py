@@ -36,6 +36,11 @@ BINARY: JsonObject = {
     "required": ["content_type", "base64"],
 }
 _HEADERS: JsonObject = {"type": "object", "additionalProperties": TEXT}
+HEAD: JsonObject = {
+    "type": "object",
+    "properties": {"status": {"type": "integer"}, "headers": _HEADERS},
+    "required": ["status", "headers"],
+}
 
 
 class Output(Struct, frozen=True, kw_only=True):
@@ -93,7 +98,9 @@ def _schema(
     warnings: list[str],
 ) -> JsonObject | None:
     """The schema of all values that stand for success."""
-    if operation.method == "HEAD" or not successes:
+    if operation.method == "HEAD":
+        return HEAD
+    if not successes:
         return ANYTHING
     needed: Needed = {}
     try:
@@ -119,7 +126,8 @@ def _schema(
 def _forms(successes: Sequence[tuple[str, JsonObject]], converter: Converter, needed: Needed) -> list[JsonObject]:
     """The schemas of all answers, each once."""
     forms: list[JsonObject] = []
-    if not any(_content(response) for _, response in successes):  # many documents leave it out
+    if not any(_content(response) for status, response in successes if status not in WITHOUT_BODY):
+        # Many documents leave out what stands in the body; some statuses never have one.
         return [] if all(status in WITHOUT_BODY for status, _ in successes) else [ANYTHING]
     for status, response in successes:
         content = _content(response)

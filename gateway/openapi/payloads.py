@@ -124,8 +124,6 @@ def _form(kind: str, sent: str, described: JsonObject, converter: Converter) -> 
     if is_multipart:
         sent = MULTIPART  # a boundary is ours
         schema = _with_files(schema, {name for name, field in fields.items() if field.is_binary}, converter)
-    elif any(field.is_binary for field in fields.values()):
-        raise OperationError("Its body is a form with a file, which only a multipart body can hold.")
     return Payload(kind="multipart" if is_multipart else "form", media_type=sent, schema=schema, fields=fields)
 
 

@@ -247,7 +247,6 @@ PLACES: list[tuple[str, Any, list[str], str]] = [  # a path, its parameters, the
     ("/a", [parameter("b", "path")], [], "stands nowhere in its path"),
     ("/a", [{"name": "b", "in": "query"}], ["b"], "has no schema"),
     ("/a", [parameter("b", style="deepObject")], [], "is left out: deepObject"),
-    ("/a", [parameter("b", style="simple")], ["b"], "has a style that no query has; form"),
     ("/a", [parameter("b", schema={"type": "array", "items": {"type": "array"}})], [], "no form for values inside"),
     (
         "/a",
@@ -275,15 +274,13 @@ LEFT_OUT: list[tuple[Any, str]] = [
     ([parameter("b", style="deepObject", required=True)], "'b' cannot be sent: deepObject"),
     ([parameter("X: y", "header")], "cannot be the name of a header"),
     ([parameter("a;b", "cookie")], "cannot be the name of a cookie"),
-    ([{"in": "query", "schema": STRING}], "without a name"),
-    ([parameter("b", "body")], "in no place that there is"),
     ([parameter("b", schema={"$ref": "#/components/schemas/None"}, required=True)], "which the document does not have"),
 ]
 
 
 @pytest.mark.parametrize(("listed", "reason"), LEFT_OUT)
 def test_an_operation_that_cannot_be_called_says_why(listed: Any, reason: str) -> None:
-    with pytest.raises((OperationError, AssertionError), match=reason):
+    with pytest.raises(OperationError, match=reason):
         input_({"parameters": listed})
 
 
@@ -355,7 +352,6 @@ NO_BODIES: list[tuple[Any, str]] = [
     ({"application/xml": {"schema": {"type": "object"}}}, "a value written as application/xml"),
     ({"multipart/mixed": {}}, "as a form only"),
     ({"multipart/form-data": {"schema": {"type": "array"}}}, "as a form only"),
-    ({"application/x-www-form-urlencoded": {"schema": {"properties": {"f": {"type": "string"}}}}}, ""),
     ({"text/\r\nX: y": {}}, "cannot be sent"),
     ({"image/*": {}}, "cannot be sent"),
 ]
@@ -363,9 +359,6 @@ NO_BODIES: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("content", "reason"), NO_BODIES)
 def test_a_body_that_is_not_made_leaves_the_operation_out(content: Any, reason: str) -> None:
-    if not reason:
-        assert body_(content).body is not None
-        return
     with pytest.raises(OperationError, match=reason):
         body_(content)
 

@@ -51,7 +51,7 @@ KEYWORDS: list[tuple[Any, Any]] = [  # a schema of 3.0, without what it refers t
     ({"pattern": "/^a$/i"}, {}),
     ({"pattern": "(?<=a)b"}, {"pattern": "(?<=a)b"}),
     ({"minLength": "5", "maxLength": -1, "multipleOf": 0, "title": 5, "maximum": "9", "uniqueItems": "no"}, {}),
-    ({"required": [], "allOf": [], "anyOf": [], "properties": None, "examples": {}, "default": None}, {"default": None}),
+    ({"required": [], "allOf": [], "anyOf": [], "properties": None, "examples": {}, "default": 0}, {"default": 0}),
     ({"required": ["a", "a", 5], "properties": {"a": {}}}, {"required": ["a"], "properties": {"a": {}}}),
     (
         {"properties": {"a": {"type": "string", "required": True}, "b": {"required": False}}},
@@ -63,7 +63,7 @@ KEYWORDS: list[tuple[Any, Any]] = [  # a schema of 3.0, without what it refers t
     ),
     ({"properties": {"a": {}}, "required": ["b"]}, {"properties": {"a": {}}, "required": ["b"]}),
     # Names of members are no keywords, and values are no schemas.
-    ({"properties": {"nullable": {}, "$ref": {}, "example": {}}}, {"properties": {"nullable": {}, "$ref": {}, "example": {}}}),
+    ({"properties": {"nullable": {}, "$ref": {}, "xml": {}}}, {"properties": {"nullable": {}, "$ref": {}, "xml": {}}}),
     ({"default": {"$ref": "#/x", "nullable": True}}, {"default": {"$ref": "#/x", "nullable": True}}),
     ({"oneOf": [REF, {"minimum": 1}], "anyOf": [{}, REF]}, None),
     ({"allOf": [REF], "description": "d"}, {"description": "d", **DEF}),
@@ -216,7 +216,7 @@ def test_references_name_any_place_and_definitions_never_share_a_name() -> None:
 def test_schemas_of_3_1_are_kept_and_what_3_0_says_is_understood() -> None:
     schema = {
         "type": ["object", "null"],
-        "properties": {"a": {"$ref": "#/components/schemas/X", "maximum": 5}, "b": {"type": "string", "nullable": True}},
+        "properties": {"a": {**REF, "maximum": 5}, "b": {"type": "string", "nullable": True}},
         "patternProperties": {"^x-": {"const": 1}, "[": {}},
         "dependentRequired": {"a": ["b"]},
         "unevaluatedProperties": False,
@@ -268,7 +268,7 @@ def test_a_schema_that_cannot_be_used_says_why(schema: Any, more: Any, reason: s
 
 def test_another_dialect_is_kept() -> None:
     dialect = "http://json-schema.org/draft-04/schema#"
-    more = {"jsonSchemaDialect": dialect}
+    more: Any = {"jsonSchemaDialect": dialect}
     schema = {"$schema": dialect, "minimum": 1, "exclusiveMinimum": True, "items": [{}, REF], "additionalItems": REF}
     result = converted(schema, version="3.1.0", schemas={"X": {"type": "integer"}}, **more)
     compiled = CompiledSchema.compile({"$schema": dialect, **result})
