@@ -26,3 +26,9 @@ def oxp() -> Iterator[httpx.Client]:
 def mcp() -> Iterator[httpx.Client]:
     with connected("gateway.demo.mcp_server") as client:
         yield client
+
+
+@pytest.fixture(scope="session")
+def openapi() -> Iterator[httpx.Client]:
+    with connected("gateway.demo.openapi_server") as client:
+        yield client
