@@ -21,6 +21,7 @@ from gateway.dialects.listings import read_list
 from gateway.dialects.mcp_listings import read_tools
 from gateway.dialects.rcrt_tools import read_catalog
 from gateway.model import Decode, Json, JsonObject, ToolFailure, ToolResult
+from gateway.openapi.tools import read_operations
 from gateway.schemas import (
     CompiledSchema,
     SchemaError,
@@ -192,6 +193,7 @@ TASKS: dict[str, Task] = {
         read_tools,
         read_toolset,
         read_catalog,
+        read_operations,
         explain_input,
         explain_output,
         check_schemas,
