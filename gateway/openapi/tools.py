@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from itertools import islice
 
 import msgspec
+from msgspec import Raw
 
-from gateway.dialects.listings import Gathered, Summary
+from gateway.dialects.listings import MAX_SHOWN, Gathered, Summary
 from gateway.jsontext import encode
 from gateway.model import Rejected
 from gateway.naming import DefinitionError, published_name, tool_and_version
@@ -18,6 +19,7 @@ from gateway.openapi.names import description_of, tool_names, version_of
 from gateway.openapi.operations import Operation, OperationError, Outline, completed, outlines, rejected
 from gateway.openapi.outputs import output_of
 from gateway.openapi.plan import OperationTool, Plan
+from gateway.openapi.report import Fate, report_of
 from gateway.openapi.schemas import Converter
 from gateway.openapi.security import access_of, credential_names
 from gateway.openapi.terms import Terms
@@ -39,20 +41,18 @@ def read_operations(encoded_terms: bytes, text: bytes) -> tuple[bytes, ...]:
         document = read_document(text, terms.url, terms.server_variables, terms.folder)
         found = _outlines(document, gathered)
         names = tool_names([outline.operation for outline in found], terms)
-        _check_terms(found, terms)
-        wanted = [outline for outline in found if chosen(outline.operation, terms) is None]
-        _check_count(wanted, terms.max_operations)
     except DocumentError as exc:
         return (encode(Summary(failure=str(exc))),)
+    reasons = [chosen(outline.operation, terms) for outline in found]
+    if failure := _misfit(found, reasons, terms):
+        fates = [Fate(outline.operation, None, reason or "") for outline, reason in zip(found, reasons, strict=True)]
+        return (encode(Summary(failure=failure, report=_report(document, fates, terms, gathered))),)
     maker = _Maker(document, terms, names)
-    for outline in wanted:
-        try:
-            gathered.take(maker.tool(outline))
-        except (OperationError, DefinitionError) as exc:
-            gathered.rejected.append(rejected(outline.operation, str(exc)))
-        except RecursionError:
-            gathered.rejected.append(rejected(outline.operation, "It is nested too deeply."))
-    return gathered.encoded(f"OpenAPI {document.dialect}")
+    fates = []
+    for outline, reason in zip(found, reasons, strict=True):
+        tool = maker.tool(outline, gathered) if reason is None else None
+        fates.append(Fate(outline.operation, tool, reason or "", maker.notes))
+    return gathered.encoded(f"OpenAPI {document.dialect}", report=_report(document, fates, terms, gathered))
 
 
 def _outlines(document: Document, gathered: Gathered) -> list[Outline]:
@@ -68,33 +68,49 @@ def _outlines(document: Document, gathered: Gathered) -> list[Outline]:
     return found
 
 
-def _check_terms(found: Sequence[Outline], terms: Terms) -> None:
-    """Raises DocumentError for terms about operations that are not there: what they forbid would be allowed."""
+def _misfit(found: Sequence[Outline], reasons: Sequence[str | None], terms: Terms) -> str:
+    """Why a document cannot be used as its operator wants; empty if it can.
+
+    What is said about an operation that is not there may have forbidden what another one now allows.
+    """
     if unknown := list(islice(unknown_tools([outline.operation for outline in found], terms), SHOWN)):
-        raise DocumentError(f"The configuration does not fit the document: {'; '.join(unknown)}.")
+        return f"The configuration does not fit the document: {'; '.join(unknown)}."
+    wanted = [outline.operation for outline, reason in zip(found, reasons, strict=True) if reason is None]
+    if len(wanted) <= terms.max_operations:
+        return ""
+    first = ", ".join((operation.id or operation.place)[:MAX_SHOWN] for operation in wanted[:SHOWN])
+    return f"{len(wanted)} operations are chosen, and operations.max allows {terms.max_operations}. The first: {first}."
 
 
-def _check_count(wanted: Sequence[Outline], most: int) -> None:
-    """Raises DocumentError for more operations than models and people can choose from."""
-    if len(wanted) <= most:
-        return
-    first = ", ".join(outline.operation.id or outline.operation.place for outline in wanted[:SHOWN])
-    reason = f"{len(wanted)} operations are chosen, and operations.max allows {most}. The first are {first}."
-    raise DocumentError(reason)
+def _report(document: Document, fates: Sequence[Fate], terms: Terms, gathered: Gathered) -> Raw:
+    return Raw(encode(report_of(document, fates, terms, rejected=len(gathered.rejected))))
 
 
 class _Maker:
-    """Makes tools of the operations of one document. `remarks` are what an operator should know of each, by place."""
+    """Makes tools of the operations of one document. `notes` are what an operator should know of the last one."""
 
     def __init__(self, document: Document, terms: Terms, names: Mapping[str, str]) -> None:
-        self.remarks: dict[str, tuple[str, ...]] = {}
+        self.notes: tuple[str, ...] = ()
         self._document = document
         self._terms = terms
         self._names = names
         self._converter = Converter(document)
         self._version = terms.version or version_of(document.version)[0]
 
-    def tool(self, outline: Outline) -> OperationTool:
+    def tool(self, outline: Outline, gathered: Gathered) -> OperationTool | None:
+        """Makes a tool and gathers it; None for an operation that cannot be one, which is rejected."""
+        self.notes = ()
+        try:
+            tool = self._made(outline)
+        except (OperationError, DefinitionError) as exc:
+            gathered.rejected.append(rejected(outline.operation, str(exc)))
+        except RecursionError:
+            gathered.rejected.append(rejected(outline.operation, "It is nested too deeply."))
+        else:
+            return tool if gathered.take(tool) else None
+        return None
+
+    def _made(self, outline: Outline) -> OperationTool:
         """Raises OperationError or DefinitionError for an operation that cannot be a tool."""
         document, terms = self._document, self._terms
         said = tool_terms(outline.operation, terms)
@@ -103,7 +119,7 @@ class _Maker:
         taken = credential_names(operation, document, terms)
         taking = input_of(operation, self._converter, terms, said, taken)
         giving = output_of(operation, self._converter, terms, said)
-        self.remarks[operation.place] = (*notes, *taking.warnings, *giving.warnings)
+        self.notes = (*notes, *taking.warnings, *giving.warnings)
         named = tool_and_version(self._names[operation.place], self._version, terms.bounds.toolkit)
         is_safe = operation.method in SAFE and not said.unsafe
         key_header = terms.key_header if operation.method in KEYED else ""
