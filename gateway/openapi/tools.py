@@ -26,6 +26,7 @@ from gateway.openapi.terms import Terms
 
 MAX_OPERATIONS = 20_000  # of a document, chosen or not
 SHOWN = 10  # operations in a message
+NO_LIST = "It is chosen, but no list is made."
 SAFE = frozenset(("GET", "HEAD", "OPTIONS", "QUERY"))  # RFC 9110, 9.2.1
 KEYED = frozenset(("POST", "PATCH"))  # what an idempotency key makes repeatable
 
@@ -45,7 +46,9 @@ def read_operations(encoded_terms: bytes, text: bytes) -> tuple[bytes, ...]:
         return (encode(Summary(failure=str(exc))),)
     reasons = [chosen(outline.operation, terms) for outline in found]
     if failure := _misfit(found, reasons, terms):
-        fates = [Fate(outline.operation, None, reason or "") for outline, reason in zip(found, reasons, strict=True)]
+        fates = [
+            Fate(outline.operation, None, reason or NO_LIST) for outline, reason in zip(found, reasons, strict=True)
+        ]
         return (encode(Summary(failure=failure, report=_report(document, fates, terms, gathered))),)
     maker = _Maker(document, terms, names)
     fates = []
