@@ -122,7 +122,7 @@ def test_a_document_of_very_many_operations_is_refused(monkeypatch: pytest.Monke
 
 
 DEEP: dict[str, Any] = {"type": "string"}
-for _ in range(400):
+for _ in range(900):
     DEEP = {"type": "array", "items": DEEP}
 
 
