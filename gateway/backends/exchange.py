@@ -21,7 +21,7 @@ from gateway.dialects import replies
 from gateway.errors import FailureCode, GatewayError, unavailable
 from gateway.model import Invocation, Json, Listing, ToolFailure, ToolResult
 from gateway.offload import OffloadError
-from gateway.ports import CallCodec
+from gateway.ports import CallCodec, Reading
 from gateway.settings import BackendSettings
 from gateway.transport import Kind, Reply, TransportError
 from gateway.wire import WireRequest
@@ -29,10 +29,13 @@ from gateway.wire import WireRequest
 log = logging.getLogger("gateway.backends")
 
 MAX_LIST_BYTES = 64 * 1024 * 1024  # 20,000 tools of 3 KiB each
+SMALL_BYTES = 4 * 1024  # of an answer that no codec reads apart
 LONG_BYTES = 1024 * 1024  # of an answer that is read between two turns of the event loop: 8 MiB take 10 ms
 LIST_TIMEOUT_S = 30.0  # a catalogue is asked for in the background
 NEXT_LIST_S = 5.0  # while another replica is left to be asked; the start waits for the first catalogue
 CHECK_TIMEOUT_S = 5.0  # a check only has to show whether a replica answers
+SHOWN_BYTES = 60  # of an answer, in a message to an operator
+SAYS_WHERE = frozenset((Kind.CONNECT, Kind.TLS))  # kinds of errors whose messages name the origin
 BROKEN_KINDS = frozenset((Kind.PROTOCOL, Kind.TOO_LARGE))  # there was an answer, and it cannot be read
 NOT_ANSWERED = (502, 503, 504)  # a proxy finds no server, or the server takes no calls: no tool has run
 BROKEN = ToolResult(
@@ -132,10 +135,10 @@ class HttpExchange:
             if reply.status == 404:
                 reply = await self._try_other_path(codec, reply, lease, request, invocation, deadline)
             status, document = reply.status, None
-            if status == 200 and len(reply.body) > jsontext.ALWAYS_HERE_BYTES:
-                document = await self._read_large(codec, reply, invocation)
+            if len(reply.body) > SMALL_BYTES and (reading := codec.reading(reply, invocation)) is not None:
+                document = await self._read_large(reading, invocation)
             result = codec.decode_reply(reply, invocation, document)
-            if status < 500 or (status == 500 and codec.fails_with_500):
+            if status < 500 or status in codec.harmless:
                 lease.answered = True
             else:
                 note_status(lease, status)
@@ -237,13 +240,14 @@ class HttpExchange:
         self.call_path = other if reply.status == 200 else None
         return reply
 
-    async def _read_large(self, codec: CallCodec, reply: Reply, invocation: Invocation) -> Json:
+    async def _read_large(self, reading: Reading, invocation: Invocation) -> Json:
         """Reads an answer of very many values in another process, a long one in a turn of its own, else None."""
-        text = replies.without_mark(reply.body)
+        text, owner = reading.text, invocation.principal
         try:
-            if jsontext.is_wide(text):
-                members, owner = codec.value_members, invocation.principal
-                return await self._checker.read(text, members, replies.MAX_DEPTH, owner, is_owed=True)
+            if reading.select or (reading.members is None and jsontext.is_wide(text)):
+                return await self._checker.value(text, reading.select, replies.MAX_DEPTH, owner)
+            if reading.members is not None and jsontext.is_wide(text):
+                return await self._checker.read(text, reading.members, replies.MAX_DEPTH, owner, is_owed=True)
             if len(text) <= LONG_BYTES:
                 return None
             await asyncio.sleep(0)
@@ -289,15 +293,21 @@ class HttpExchange:
     async def _list_from(
         self, replica: Replica[Server], timeout_s: float, read: Callable[[Reply], Awaitable[Listing]]
     ) -> Listing:
+        url = replica.target.url + self._list_request.path
         try:
             reply = await self._ask(replica.target, timeout_s)
         except TransportError as exc:
-            raise unavailable(f"{exc.kind}: {exc}") from exc
+            where = "" if exc.kind in SAYS_WHERE else f" ({url})"
+            raise unavailable(f"{exc.kind}: {exc}{where}") from exc
+        answered = f"{url} answered {_shown(reply)}"
         if not 200 <= reply.status < 300:
-            raise unavailable(f"its answer has status {reply.status}")
+            raise unavailable(answered)
         reading = read(reply)
         del reply  # up to 64 MiB, which `read` keeps as long as it needs it
-        listing = await reading
+        try:
+            listing = await reading
+        except GatewayError as exc:
+            raise unavailable(f"{exc.detail}; {answered}") from exc
         replica.breaker.note_alive()
         return listing
 
@@ -338,3 +348,11 @@ class HttpExchange:
             await self.tokens.aclose()
         for server in self._servers:
             await server.pool.aclose()
+
+
+def _shown(reply: Reply) -> str:
+    """An answer that should have been a list, for an operator: its status, its type, and how it begins."""
+    type_ = (reply.header(b"content-type") or b"no content type").decode("latin-1")
+    begin = " ".join(reply.body[:SHOWN_BYTES].decode("utf-8", "replace").split())
+    text = f"{reply.status}, {type_[:SHOWN_BYTES]}, {begin!r}" if begin else f"{reply.status}, {type_[:SHOWN_BYTES]}"
+    return "".join(character for character in text if character.isprintable())

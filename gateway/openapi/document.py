@@ -15,7 +15,7 @@ import msgspec
 
 from gateway import jsontext
 from gateway.model import Json, JsonObject
-from gateway.openapi import references, servers, swagger
+from gateway.openapi import files, references, servers, swagger
 from gateway.openapi.yamltext import YamlTextError, decode_yaml
 
 Dialect = Literal["3.0", "3.1", "3.2"]
@@ -73,10 +73,14 @@ def read_document(text: bytes, url: str = "", variables: Mapping[str, str] | Non
     """
     if len(text) > MAX_BYTES:
         raise DocumentError(f"The document has {len(text)} bytes; {MAX_BYTES} are allowed.")
-    root = _decoded(text.removeprefix(BOM_UTF8))
+    root = _decoded(text)
     if not isinstance(root, dict):
         raise DocumentError("The document is no object.")
     dialect, warnings = _dialect(root)
+    if isinstance(own := root.get("$self"), str):
+        references.make_local(root, own)
+    if folder:
+        warnings += files.bundle(root, folder, _decoded)
     if "swagger" in root:
         root = swagger.to_openapi3(root)
     if not isinstance(root.get("paths"), dict) and (dialect == "3.0" or "paths" in root):
@@ -88,6 +92,7 @@ def read_document(text: bytes, url: str = "", variables: Mapping[str, str] | Non
 
 def _decoded(text: bytes) -> Json:
     """JSON if it begins like an object, else YAML. Raises DocumentError."""
+    text = text.removeprefix(BOM_UTF8)
     if text.lstrip()[:1] == b"{":
         try:
             return _decode(text)

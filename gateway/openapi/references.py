@@ -1,12 +1,9 @@
-"""References in a document: JSON Pointers to other places of it, and files beside it, which become part of it.
-
-Nothing is ever fetched. A reference to a file is read only where the operator lets a document have files, and only from
-below its folder.
-"""
+"""References in a document: JSON Pointers to other places of it. Nothing is ever fetched."""
 
 from __future__ import annotations
 
-from urllib.parse import unquote
+from collections.abc import Iterator
+from urllib.parse import unquote, urldefrag, urljoin
 
 from gateway.model import Json, JsonObject
 from gateway.openapi.operations import OperationError
@@ -47,3 +44,26 @@ def resolve(root: JsonObject, node: Json) -> JsonObject:
             return node
         node = target(root, reference)
     raise OperationError(f"It has a chain of more than {MAX_CHAIN} references.")
+
+
+def referring(root: Json, seen: set[int]) -> Iterator[JsonObject]:
+    """All objects with a `$ref` in a value, each once; `seen` are the ids of what needs no look, and grows."""
+    waiting = [root]
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, dict | list) or id(node) in seen:
+            continue
+        seen.add(id(node))
+        waiting += node.values() if isinstance(node, dict) else node
+        if isinstance(node, dict) and isinstance(node.get("$ref"), str):
+            yield node
+
+
+def make_local(root: JsonObject, url: str) -> None:
+    """Makes references by URL to a document that says what its own URL is (3.2, `$self`) lead into it."""
+    for node in referring(root, set()):
+        reference = node["$ref"]
+        if not reference.startswith("#"):
+            found, fragment = urldefrag(urljoin(url, reference))
+            if found == urldefrag(url)[0]:
+                node["$ref"] = f"#{fragment}"

@@ -53,6 +53,7 @@ class Section(BaseModel):
         defer_build=True,  # a worker gets its settings ready-made and reads no file
     )
     replaced: ClassVar[Mapping[str, str]] = {}  # keys of earlier versions, with what to say about each
+    advice: ClassVar[Mapping[str, str]] = {}  # what to write for required keys that are missing
 
     def problems(self) -> Iterable[tuple[str, str]]:
         """Finds values that do not go together: the name of a field (or ''), and what is wrong with it."""
@@ -73,7 +74,7 @@ class Section(BaseModel):
             if entry is not None and not (entry.is_null and field.default is None):
                 given[key] = entry
             elif entry is None and field.is_required():
-                value.refuse_missing(key)
+                value.refuse_missing(key, cls.advice.get(key, ""))
         section = handler(given)
         for name, message in section.problems():
             at = entries.get(keys.get(name, ""), value)
@@ -140,10 +141,16 @@ ListOf = Annotated[tuple[T, ...], Items()]
 
 
 class ByName(Parts):
-    """Values under names that the operator chooses, as `Annotated[Mapping[str, T], ByName(NAME)]`."""
+    """Values under names that the operator chooses, as `Annotated[Mapping[str, T], ByName(NAME)]`.
 
-    def __init__(self, name: Text) -> None:
+    `check` finds those that do not go with the others, by their names.
+    """
+
+    def __init__(
+        self, name: Text, check: Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]] | None = None
+    ) -> None:
         self.name = name
+        self.check = check
 
     def read(self, value: Any, validate: Validate) -> Mapping[str, Any]:
         if not isinstance(value, Cursor):
@@ -157,6 +164,8 @@ class ByName(Parts):
                 entry.refuse_key(f"as a name {self.name.must}")
             elif (item := _first(validate, {name: entry}, name)) is not None:
                 values[name] = item
+        for name, message in self.check(values) if self.check else ():
+            entries[name].refuse_key(message)
         if len(values) < len(entries):
             raise RefusedError
         return MappingProxyType(values)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -273,6 +274,46 @@ paths:
     assert (read.version, read.title, list(operation.responses)) == ("1.10", "on", ["200"])
     expected = ["yes", "no", "2020-01-01", "12:30", 10, 31, 1000.0, None, True]
     assert [parameter["schema"]["enum"] for parameter in operation.parameters] == [expected] * 2
+
+
+def test_openapi_9_files_beside_a_document_become_part_of_it_where_that_is_allowed(tmp_path: Path) -> None:
+    folder = tmp_path / "api"
+    (folder / "parts").mkdir(parents=True)
+    (tmp_path / "secret.yaml").write_text("get: {summary: secret}")
+    (folder / "link.yaml").symlink_to(tmp_path / "secret.yaml")
+    (folder / "parts" / "a~b.yaml").write_text("get: {parameters: [{$ref: 'parameters.json#/n'}]}")
+    (folder / "parts" / "parameters.json").write_text(
+        '{"n": {"$ref": "#/m"}, "m": {"$ref": "../root.yaml#/components/p"}}'
+    )
+    (folder / "root.yaml").write_text("components: {p: {name: n, in: query, schema: {$ref: '#/components/p'}}}")
+    (folder / "broken.yaml").write_text("a: 1\na: 2")
+    paths = {
+        "/a": {"$ref": "parts/a%7Eb.yaml"},
+        **{f"/{number}": {"$ref": reference} for number, reference in enumerate(ELSEWHERE)},
+    }
+    read = read_document(encode(root(paths)), folder=str(folder))
+    operations = found(read)
+    operation = operations.pop("GET /a")
+    assert isinstance(operation, Operation)
+    schema = {"$ref": "#/x-files/root.yaml/components/p"}
+    assert operation.parameters == ({"name": "n", "in": "query", "schema": schema},)
+    assert read.resolve(schema) is operation.parameters[0]
+    assert set(operations.values()) == {f"It refers to {name!r}, which is outside its document." for name in ELSEWHERE}
+    assert len([warning for warning in read.warnings if "cannot be part of the document" in warning]) == 3
+    assert "GET /a" not in found(read_document(encode(root(paths))))
+
+
+ELSEWHERE = [
+    *("../secret.yaml", "parts/../../secret.yaml", "%2e%2e/secret.yaml", "link.yaml", "none.yaml", "broken.yaml"),
+    *("/etc/passwd", "file:///etc/passwd", "https://x.test/a.yaml", "//x.test/a.yaml"),
+]
+
+
+def test_openapi_9_a_document_that_knows_its_own_url_may_refer_to_itself_by_it() -> None:
+    paths = {"/a": {"$ref": "shop#/components/x"}, "/b": {"$ref": "https://x.test/api/shop#/components/x"}}
+    more = {"$self": "https://x.test/api/shop", "components": {"x": {"get": {}}}}
+    read = read_document(encode({**root(paths, "3.2.0"), **more}))
+    assert list(found(read)) == ["GET /a", "GET /b"]
 
 
 BOMB = "a: &a [x, x, x, x, x, x, x, x, x]\n" + "".join(
