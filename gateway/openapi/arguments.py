@@ -33,7 +33,7 @@ _FOREIGN = re.compile(r"[^A-Za-z0-9_.-]")
 OURS = frozenset(
     {"accept", "content-type", "authorization", "accept-encoding", "content-encoding", "content-length", "host", "te"}
     | {"connection", "cookie", "expect", "forwarded", "idempotency-key", "keep-alive", "trailer", "transfer-encoding"}
-    | {"traceparent", "tracestate", "upgrade", "via"}
+    | {"traceparent", "tracestate", "upgrade", "user-agent", "via"}
 )
 OUR_PREFIXES = ("proxy-", "sec-", "x-forwarded-")
 

@@ -76,13 +76,11 @@ class Access(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The credentials of an operation's calls.
 
     `schemes` are the schemes of the backend's `auth` that go along; None: its `auth` as it is, whatever it is; empty:
-    none of it. `key_names` are those of all its keys in the query and among cookies: where callers choose names, they
-    may not choose these.
+    none of it.
     """
 
     schemes: tuple[str, ...] | None = None
     lent: tuple[Lent, ...] = ()
-    key_names: tuple[str, ...] = ()
 
 
 class AnswerPlan(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -101,13 +99,16 @@ class AnswerPlan(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An operation as it is called. `path` is its template below the backend's URL, with the prefix of its server.
 
-    `can_repeat`: what its method promises, or an idempotency key: sending it twice does as much as once.
-    `key_header` is the header of that key, which is sent as a quoted string (`key_quoted`) or bare.
+    `reserved` are names in the query and among cookies that are no parameters of callers, such as those of credentials:
+    where callers choose names, they may not choose these. `can_repeat`: what its method promises, or an idempotency
+    key: sending it twice does as much as once. `key_header` is the header of that key, which is sent as a quoted string
+    (`key_quoted`) or bare.
     """
 
     method: str
     path: str
     parameters: tuple[Parameter, ...] = ()
+    reserved: tuple[str, ...] = ()
     body: BodyPlan | None = None
     accept: str = "application/json, */*;q=0.1"
     access: Access = Access()

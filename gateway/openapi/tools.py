@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 import msgspec
@@ -18,7 +18,7 @@ from gateway.openapi.inputs import input_of
 from gateway.openapi.names import description_of, tool_names, version_of
 from gateway.openapi.operations import Operation, OperationError, Outline, completed, outlines, rejected
 from gateway.openapi.outputs import output_of
-from gateway.openapi.plan import OperationTool, Plan
+from gateway.openapi.plan import OperationTool, Parameter, Plan
 from gateway.openapi.report import Fate, report_of
 from gateway.openapi.schemas import Converter
 from gateway.openapi.security import access_of, credential_names
@@ -128,6 +128,7 @@ class _Maker:
             method=operation.method,
             path=operation.prefix + operation.template,
             parameters=taking.parameters,
+            reserved=_reserved(operation, taken, taking.parameters),
             body=taking.body,
             accept=giving.accept,
             access=access,
@@ -150,6 +151,12 @@ class _Maker:
             hints={"read_only": plan.is_safe, "idempotent": plan.can_repeat},
             plan=plan,
         )
+
+
+def _reserved(operation: Operation, taken: Iterable[tuple[str, str]], sent: Sequence[Parameter]) -> tuple[str, ...]:
+    """The names of credentials, `taken`, and of parameters that are not `sent`, in the query and among cookies."""
+    declared = {(one["in"], one["name"]) for one in operation.parameters} - {(one.where, one.name) for one in sent}
+    return tuple(sorted({name for where, name in declared.union(taken) if where in ("query", "cookie")}))
 
 
 def _is_idempotent(operation: Operation) -> bool:
