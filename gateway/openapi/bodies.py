@@ -16,6 +16,8 @@ from gateway.openapi.plan import BodyKind, BodyPlan, Field, Parameter
 from gateway.openapi.serialise import CONTAINERS, Encode, UnsendableError, encoder, query_text, scalar
 
 MAX_PARTS = 1024  # values of a body longer than what is ever read here: some long texts are read fast
+MAX_ESCAPES = 16 * 1024  # characters of a form that are encoded one by one: 5 ms
+PLAIN = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~ "
 BOUNDARY_DIGITS = 24
 
 _is_media_type = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(?:; ?[ -~]*)?", re.ASCII).fullmatch
@@ -99,11 +101,17 @@ def _from_base64(value: Json) -> bytes:
 
 
 def _encode_form(plan: BodyPlan, value: Json) -> Body:
-    return plan.media_type, form_text(plan.fields, value, _with_plus).encode("ascii")
+    has_many = len(jsontext.encode(value).translate(None, PLAIN)) > MAX_ESCAPES
+    return plan.media_type, form_text(plan.fields, value, _all_encoded if has_many else _with_plus).encode("ascii")
 
 
 def _with_plus(text: str) -> str:
     return _but_blanks(text).replace(" ", "+")
+
+
+def _all_encoded(text: str) -> str:
+    """Encodes every byte, which means the same: a hundred times as fast where there is much to encode."""
+    return f"%{text.encode().hex('%').upper()}" if text else ""
 
 
 def form_text(fields: Mapping[str, Field], value: Json, encode: Encode) -> str:

@@ -96,7 +96,10 @@ def _text(plan: Plan, parameter: Parameter, value: Json) -> str | None:
             raise UnsendableError(TOO_LONG)
         if kind is dict:
             _check_names(plan, parameter, value)
-    return _TEXTS[parameter.where](parameter, value)
+    text = _TEXTS[parameter.where](parameter, value)
+    if text is not None and len(text) > MAX_HEAD_BYTES:
+        raise UnsendableError(TOO_LONG)
+    return text
 
 
 def _check_names(plan: Plan, parameter: Parameter, members: Mapping[str, Json]) -> None:
