@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, cast
 
+from msgspec.structs import replace
+
 from gateway.model import AuthorizationRequirement, Json, JsonObject, Requirements
 from gateway.openapi.document import Document
 from gateway.openapi.operations import Operation, OperationError
@@ -12,6 +14,7 @@ from gateway.openapi.plan import Access, Lent
 from gateway.openapi.terms import Terms
 
 Place = Literal["header", "query", "cookie"]
+Chosen = tuple[Access, Requirements, tuple[str, ...]]
 TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 # Headers that a document may not have us put a credential into: they frame the message, or belong to the connection.
 NOT_FOR_KEYS = frozenset(
@@ -35,19 +38,24 @@ class _Credential(NamedTuple):
     lent: Lent | None = None
 
 
-def access_of(operation: Operation, document: Document, terms: Terms) -> tuple[Access, Requirements, tuple[str, ...]]:
+def access_of(operation: Operation, document: Document, terms: Terms) -> Chosen:
     """The credentials of an operation's calls, what its callers must lend, and what an operator should know.
 
     Of several alternatives it is the first for which there is everything. Calls without a credential come after those.
     """
-    alternatives = operation.security
+    access, requires, notes = _chosen(operation.security, document, terms)
+    names = sorted({name for where, name in credential_names(operation, document, terms) if where != "header"})
+    return (replace(access, key_names=tuple(names)) if names else access), requires, notes
+
+
+def _chosen(alternatives: Sequence[JsonObject] | None, document: Document, terms: Terms) -> Chosen:
     if alternatives is None:  # many documents leave it out, and the API wants a credential all the same
         return (Access() if terms.auth != "schemes" else Access(schemes=())), Requirements(), ()
     reasons: list[str] = []
     for alternative in alternatives:
         if alternative:
             try:
-                return _covered(alternative, document, terms)
+                return *_covered(alternative, document, terms), ()
             except _UncoveredError as exc:
                 reasons.append(str(exc))
     if len(reasons) < len(alternatives) or not alternatives:
@@ -73,7 +81,7 @@ def credential_names(operation: Operation, document: Document, terms: Terms) -> 
     return frozenset(found)
 
 
-def _covered(alternative: JsonObject, document: Document, terms: Terms) -> tuple[Access, Requirements, tuple[str, ...]]:
+def _covered(alternative: JsonObject, document: Document, terms: Terms) -> tuple[Access, Requirements]:
     """All that an alternative takes. Raises _UncoveredError."""
     found = {name: _credential(name, scheme, terms) for name, scheme in _schemes(alternative, document)}
     places = [(one.where, one.name) for one in found.values()]
@@ -93,7 +101,7 @@ def _covered(alternative: JsonObject, document: Document, terms: Terms) -> tuple
         authorization=tuple(AuthorizationRequirement(id=id_, scopes=scopes) for id_, scopes in tokens.items()),
         secrets=tuple(dict.fromkeys(one.id for one in lent if one.is_secret)),
     )
-    return Access(schemes=schemes, lent=lent), requires, ()
+    return Access(schemes=schemes, lent=lent), requires
 
 
 def _credential(name: str, scheme: JsonObject, terms: Terms) -> _Credential:

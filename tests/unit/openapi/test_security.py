@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.model import AuthorizationRequirement, Requirements
 from gateway.openapi.operations import Operation
@@ -60,7 +61,7 @@ OWN: dict[str, tuple[Any, dict[str, Any], Access]] = {
     "a key that is called Authorization": ([{"Raw": []}], BEARER, AS_IS),
     "a key in a header of any case": ([{"Key": []}], X_KEY, AS_IS),
     "a scheme that refers to another": ([{"Alias": []}], X_KEY, AS_IS),
-    "a key in the query": ([{"Query": []}], IN_QUERY, AS_IS),
+    "a key in the query": ([{"Query": []}], IN_QUERY, Access(key_names=("api key",))),
     "a header of the operator's": ([{"Key": []}], {"auth": "header", "auth_header": "x-key"}, AS_IS),
     "52: one of two": ([{"Basic": []}, {"Bearer": []}], BEARER, AS_IS),
     "52: two keys": ([{"Key": [], "Other": []}], BOTH, Access(schemes=("Key", "Other"))),
@@ -103,7 +104,7 @@ def test_what_nobody_has_is_told_and_auth_goes_along_as_it_is(
     security: Any, terms: dict[str, Any], reason: str
 ) -> None:
     access, requires, notes = found(security, **terms)
-    assert (access, requires) == (AS_IS if "auth" in terms else NONE, Requirements())
+    assert (replace(access, key_names=()), requires) == (AS_IS if "auth" in terms else NONE, Requirements())
     assert len(notes) == 1
     assert reason in notes[0]
 
@@ -124,13 +125,17 @@ LENT = {
     "a secret in the query, and a key of ours": (
         [{"Query": [], "Key": []}],
         {"lent_secrets": {"Query": "ACME_KEY"}} | X_KEY,
-        Access(lent=(Lent(id="ACME_KEY", is_secret=True, where="query", name="api key"),)),
+        Access(lent=(Lent(id="ACME_KEY", is_secret=True, where="query", name="api key"),), key_names=("api key",)),
         Requirements(secrets=("ACME_KEY",)),
     ),
     "a secret in a cookie, and one of several of ours": (
         [{"Cookie": [], "Key": []}],
         {"lent_secrets": {"Cookie": "SID"}} | BOTH,
-        Access(schemes=("Key",), lent=(Lent(id="SID", is_secret=True, where="cookie", name="sid"),)),
+        Access(
+            schemes=("Key",),
+            lent=(Lent(id="SID", is_secret=True, where="cookie", name="sid"),),
+            key_names=("sid",),
+        ),
         Requirements(secrets=("SID",)),
     ),
 }
