@@ -10,8 +10,6 @@ from math import inf
 from time import monotonic
 from typing import Any, Literal, NamedTuple
 
-import msgspec
-
 from gateway.admission import DispatchGate, Lease
 from gateway.backends.exchange import HttpExchange
 from gateway.backends.lists import ListReader
@@ -24,8 +22,7 @@ from gateway.backends.server import USER_AGENT, BackendContext, Server, open_ssl
 from gateway.errors import unavailable
 from gateway.jsontext import encode
 from gateway.model import Invocation, Listing, ToolResult
-from gateway.openapi.plan import OperationTool
-from gateway.openapi.tools import read_operations
+from gateway.openapi.tools import decode_tools, read_operations
 from gateway.ports import Backend
 from gateway.settings.openapi import OpenApiBackendSettings
 from gateway.transport import Limits, Origin, Pool, Reply, TransportError
@@ -37,8 +34,6 @@ SAFE = (b"GET", b"HEAD")  # requests that follow redirects
 NOT_IMPLEMENTED = 501  # a server that has no HEAD (RFC 9110, section 9.1, demands it)
 MAX_LOOK = 64 * 1024  # bytes of the answer to a GET in its place; a longer one is an answer, too
 MAY_VANISH = 0.5  # of the tools of a document, at once
-
-decode_operations = msgspec.json.Decoder(list[OperationTool]).decode
 
 
 class _Sending(NamedTuple):
@@ -73,7 +68,7 @@ class OpenApiBackend:
         self._documents = _documents(settings)
         terms = encode(terms_of(settings, name))
         self._reader = ListReader(
-            read_operations, name, settings, context.lists, terms=terms, decode=decode_operations
+            read_operations, name, settings, context.lists, terms=terms, decode=decode_tools
         )
         self._note = ""
         self._listing: Listing | None = None

@@ -7,17 +7,14 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from gateway.backends.openapi_credentials import OpenApiCredentials
-from gateway.errors import GatewayError
-from gateway.model import Invocation, Json, ToolFailure, ToolResult
+from gateway.model import Invocation, Json, ToolResult
 from gateway.openapi.codec import OpenApiCodec, plan_of
-from gateway.openapi.failures import LentRefusedError
 from gateway.transport import Reply, TransportError
 from gateway.wire import Answer, Headers, WireReply, WireRequest
 
 GONE = (404, 410)
 CREATED = (201, 202)  # answers whose Location is shown
 MASK = b"***"
-LENT_REFUSED = "The service refused the authorization that was lent, and nothing says where to get another."
 MAY_BE_DONE = "The service has nothing there. An earlier request of this call broke off and may have deleted it."
 
 
@@ -53,10 +50,7 @@ class OpenApiCalls(OpenApiCodec):
 
     def decode_reply(self, reply: Answer, invocation: Invocation, document: Json) -> ToolResult:
         """Reads an answer; raises as `CallCodec.decode_reply`."""
-        try:
-            result = super().decode_reply(self._masked(reply, invocation), invocation, document)
-        except LentRefusedError as refusal:
-            return _consent(refusal, invocation)
+        result = super().decode_reply(self._masked(reply, invocation), invocation, document)
         if isinstance(reply, SecondReply) and reply.status in GONE and result.failure is not None:
             return ToolResult(failure=replace(result.failure, message=MAY_BE_DONE, outcome="unknown"))
         return result
@@ -78,16 +72,3 @@ def _without(text: bytes, secrets: Sequence[bytes]) -> bytes:
             text = text.replace(secret, MASK)
     return text
 
-
-def _consent(refusal: LentRefusedError, invocation: Invocation) -> ToolResult:
-    """The failure of a call whose lent credential was refused, if nobody knows where its user could get another.
-
-    Raises MISSING_REQUIREMENTS with where that is.
-    """
-    missing, urls = dict(refusal.missing or {}), invocation.authorization_urls
-    asked = missing.pop("authorization", ())
-    if known := [one | {"url": urls[one["id"]]} for one in asked if one["id"] in urls]:
-        missing["authorization"] = known
-    if missing:
-        raise GatewayError(refusal.code, refusal.message, missing=missing, detail=refusal.detail) from None
-    return ToolResult(failure=ToolFailure(message=LENT_REFUSED, outcome="refused"))

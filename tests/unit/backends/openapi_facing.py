@@ -98,10 +98,14 @@ def parameter(name: str, where: Any, **more: Any) -> Parameter:
     return Parameter(name=name, where=where, **given | more)
 
 
-def document_of(*names: str, description: str = "", **more: Any) -> bytes:
-    """A reply with a document whose operations have these names."""
-    paths = {f"/{name}": {"get": {"operationId": name, "description": description}} for name in names}
-    return http_reply(200, encode(root(paths)), content_type="application/json", **more)
+def text_of(*names: str) -> bytes:
+    """A document whose operations have these names."""
+    return encode(root({f"/{name}": {"get": {"operationId": name}} for name in names}))
+
+
+def document_of(*names: str, **more: Any) -> bytes:
+    """A reply with that."""
+    return http_reply(200, text_of(*names), content_type="application/json", **more)
 
 
 def names(listing: Listing) -> Sequence[str]:

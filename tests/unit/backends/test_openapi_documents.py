@@ -14,7 +14,7 @@ import pytest
 from gateway.backends.openapi import OpenApiBackend
 from tests.streams import Request, http_reply
 from tests.unit.backends.facing import refusal
-from tests.unit.backends.openapi_facing import DOCUMENT, Api, api, document_of, facing, names
+from tests.unit.backends.openapi_facing import DOCUMENT, Api, api, document_of, facing, names, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -57,7 +57,7 @@ async def test_openapi_07_a_file_is_read_again_when_it_was_written(tmp_path: Pat
     file = tmp_path / "shop.json"
 
     def write(*operations: str, at: float | None = None) -> None:
-        file.write_bytes(document_of(*operations).partition(b"\r\n\r\n")[2])
+        file.write_bytes(text_of(*operations))
         if at is not None:
             os.utime(file, (at, at))
 
@@ -113,7 +113,7 @@ async def test_openapi_56_a_document_without_most_of_the_tools_is_not_taken() ->
             assert "lacks 3 of 4 tools" in await cause(backend)
         server.document = document_of("a", "b")
         assert names(await backend.list_tools()) == ["a", "b"]
-    pin = f"sha256:{hashlib.sha256(document_of('x').partition(b'\r\n\r\n')[2]).hexdigest()}"
+    pin = "sha256:" + hashlib.sha256(text_of("x")).hexdigest()
     async with api() as server, facing(server, pin=pin) as backend:
         server.document = document_of("x")
         assert names(await backend.list_tools()) == ["x"]
