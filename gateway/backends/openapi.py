@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 from gateway.admission import DispatchGate, Lease
 from gateway.backends.exchange import HttpExchange
 from gateway.backends.lists import ListReader
-from gateway.backends.openapi_calls import Deletion, OpenApiCalls, SecondReply, plan_of
+from gateway.backends.openapi_calls import Deletion, OpenApiCalls, SecondReply
 from gateway.backends.openapi_credentials import OpenApiCredentials, Own, document_headers, with_query
 from gateway.backends.openapi_documents import DocumentFile, Documents, DocumentUrl, Fetched
 from gateway.backends.openapi_redirects import MAX_HOPS, redirected
@@ -22,6 +22,7 @@ from gateway.backends.server import USER_AGENT, BackendContext, Server, open_ssl
 from gateway.errors import unavailable
 from gateway.jsontext import encode
 from gateway.model import Invocation, Listing, ToolResult
+from gateway.openapi.codec import plan_of
 from gateway.openapi.tools import decode_tools, read_operations
 from gateway.ports import Backend
 from gateway.settings.openapi import OpenApiBackendSettings
@@ -67,9 +68,7 @@ class OpenApiBackend:
         self._calls = OpenApiCalls(self._credentials, origins)
         self._documents = _documents(settings)
         terms = encode(terms_of(settings, name))
-        self._reader = ListReader(
-            read_operations, name, settings, context.lists, terms=terms, decode=decode_tools
-        )
+        self._reader = ListReader(read_operations, name, settings, context.lists, terms=terms, decode=decode_tools)
         self._note = ""
         self._listing: Listing | None = None
         self._version: object = None  # of the document that the listing was read from
@@ -190,7 +189,11 @@ def _documents(settings: OpenApiBackendSettings) -> Documents:
         return DocumentFile(settings.document)
     # The authorities of `tls` are those of the API: another server's document is trusted as the system does.
     is_ours = Origin.parse(url) in map(Origin.parse, settings.addresses)
-    pool = Pool(Origin.parse(url), Limits(connections=2, connect_timeout_s=CONNECT_S), open_ssl_context(settings, (url,)) if is_ours else None)
+    pool = Pool(
+        Origin.parse(url),
+        Limits(connections=2, connect_timeout_s=CONNECT_S),
+        open_ssl_context(settings, (url,)) if is_ours else None,
+    )
     return DocumentUrl(url, document_headers(settings.document_auth), pool)
 
 

@@ -71,4 +71,3 @@ def _without(text: bytes, secrets: Sequence[bytes]) -> bytes:
         if secret in text:
             text = text.replace(secret, MASK)
     return text
-

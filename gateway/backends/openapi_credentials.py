@@ -19,7 +19,7 @@ from gateway.backends.oauth import ClientCredentials
 from gateway.backends.server import USER_AGENT
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import CallContext, Invocation
-from gateway.openapi.plan import Access, Lent
+from gateway.openapi.plan import Access, Key, Lent
 from gateway.settings import BearerAuthSettings, HeaderAuthSettings, JwtAuthSettings, OAuthAuthSettings
 from gateway.settings.openapi_auth import (
     BasicAuthSettings,
@@ -46,8 +46,9 @@ class Placed(NamedTuple):
     query: tuple[str, ...] = ()
     cookies: tuple[str, ...] = ()
 
-    def __add__(self, other: Placed) -> Placed:  # type: ignore[override] # both are of three parts, and stay so
-        return Placed(*(ours + theirs for ours, theirs in zip(self, other, strict=True)))
+    def beside(self, other: Placed) -> Placed:
+        """Both."""
+        return Placed(self.headers + other.headers, self.query + other.query, self.cookies + other.cookies)
 
 
 class Own(NamedTuple):
@@ -83,22 +84,26 @@ class OpenApiCredentials:
         self._sources = {name: _source(backend, one) for name, one in settings.items()}
         if isinstance(tokens, Minted | ClientCredentials):
             self._sources[WHOLE] = tokens
-        self._own: dict[tuple[str, ...] | None, Own] = {}
+        self._own: dict[tuple[tuple[str, ...] | None, tuple[Key, ...]], Own] = {}
         self._secrets = tuple(secret for one in settings.values() for secret in _secrets(one))
 
     def own(self, access: Access) -> Own:
         """What the gateway sends of its own."""
-        own = self._own.get(access.schemes)
+        own = self._own.get((access.schemes, access.keys))
         if own is None:
-            own = self._own[access.schemes] = self._joined((WHOLE,) if access.schemes is None else access.schemes)
+            own = self._own[access.schemes, access.keys] = self._joined(access)
         return own
 
-    def _joined(self, names: Sequence[str]) -> Own:
+    def _joined(self, access: Access) -> Own:
         placed, signed, issued = Placed((USER_AGENT,)), None, None
-        for name in names:
+        for name in (WHOLE,) if access.schemes is None else access.schemes:
             match self._sources.get(name):
                 case Placed() as fixed:
-                    placed += fixed
+                    placed = placed.beside(fixed)
+                case str() as key:
+                    for place in access.keys:
+                        if place.scheme == name:
+                            placed = placed.beside(_placed(place.where, place.name, key))
                 case Minted() as tokens:
                     signed = tokens
                 case ClientCredentials() as tokens:
@@ -133,7 +138,8 @@ class OpenApiCredentials:
                 await source.aclose()
 
 
-def _source(backend: str, auth: OneCredential) -> Placed | Minted | ClientCredentials:
+def _source(backend: str, auth: OneCredential) -> Placed | str | Minted | ClientCredentials:
+    """A credential in its place, a key that goes where the document says, or what makes or asks for tokens."""
     match auth:
         case BearerAuthSettings(bearer=token):
             return Placed(_authorization(f"Bearer {token.get_secret_value()}"))
@@ -142,6 +148,8 @@ def _source(backend: str, auth: OneCredential) -> Placed | Minted | ClientCreden
         case HeaderAuthSettings(header=own):
             return _placed("header", own.name, own.value.get_secret_value())
         case PlacedKeyAuthSettings(api_key=key):
+            if key.where is None or key.name is None:
+                return key.value.get_secret_value()
             return _placed(key.where, key.name, key.value.get_secret_value())
         case JwtAuthSettings(jwt=signing):
             return Minted(signing)
@@ -183,9 +191,9 @@ def _lent(lent: Sequence[Lent], context: CallContext) -> Placed:
         if SENDABLE.fullmatch(value) is None or value != value.strip():
             raise GatewayError(ErrorCode.INVALID_REQUEST, f"The {what} of {one.id} cannot be sent in a request.")
         if one.where == "bearer":
-            placed += Placed(_authorization(f"Bearer {value}"))
+            placed = placed.beside(Placed(_authorization(f"Bearer {value}")))
         else:
-            placed += _placed(one.where, one.name, value)
+            placed = placed.beside(_placed(one.where, one.name, value))
     return placed
 
 

@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import pytest
 from gateway.backends.openapi import OpenApiBackend
 from tests.streams import Request, http_reply
 from tests.unit.backends.facing import refusal
-from tests.unit.backends.openapi_facing import DOCUMENT, Api, api, document_of, facing, names, text_of
+from tests.unit.backends.openapi_facing import DOCUMENT, api, document_of, facing, names, text_of
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +28,7 @@ async def cause(backend: OpenApiBackend) -> str:
 
 def tagged(*operations: str) -> Callable[[Request], bytes]:
     """A document with an ETag, which is not sent again."""
-    etag = '"%s"' % "-".join(operations)
+    etag = '"' + "-".join(operations) + '"'
 
     def answer(request: Request) -> bytes:
         if request.header("if-none-match") == etag:
@@ -89,7 +90,6 @@ BROKEN = {
         "its document cannot be fetched: status 302",
     ),
     "no document": (http_reply(200, b"<html>", content_type="text/html"), ""),
-    "endless": (http_reply(200, b"", content_length=str(1 << 40)), "its document cannot be fetched: too_large: "),
 }
 
 
@@ -167,12 +167,16 @@ async def test_an_api_is_alive_that_answers_its_base_url() -> None:
     statuses = [200, 401, 404, 405, 500, 503]
     async with api() as server, facing(server, "/v1") as backend:
         for status in statuses:
-            server.answer = lambda request, status=status: http_reply(status, b"")
+            server.answer = partial(_with, status)
             assert await alive(backend) is (status < 500)
         server.answer = lambda request: http_reply(501 if request.method == "HEAD" else 404, b"")
         assert await alive(backend)
         sent = {(request.method, request.target, request.header("authorization")) for request in server.requests}
         assert sent == {("HEAD", "/v1", None), ("GET", "/v1", None)}
+
+
+def _with(status: int, request: Request) -> bytes:
+    return http_reply(status, b"")
 
 
 async def alive(backend: OpenApiBackend) -> bool:
