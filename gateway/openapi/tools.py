@@ -107,8 +107,6 @@ class _Maker:
             tool = self._made(outline)
         except (OperationError, DefinitionError) as exc:
             gathered.rejected.append(rejected(outline.operation, str(exc)))
-        except RecursionError:
-            gathered.rejected.append(rejected(outline.operation, "It is nested too deeply."))
         else:
             return tool if gathered.take(tool) else None
         return None

@@ -272,7 +272,7 @@ class OpenApiBackendSettings(ReplicatedBackendSettings):
     idempotency_key: IdempotencyKeySettings | None = setting(
         None, "Has the API tell repeated requests apart, so that also calls that change something are sent again."
     )
-    max_binary_bytes: Annotated[int, Size("1KiB", "64MiB")] = setting(
+    max_binary_bytes: Annotated[int, Size("1KiB", "10MiB")] = setting(
         "1MiB", "The largest answer that is neither JSON nor text, before it is written as base64."
     )
 

@@ -119,15 +119,3 @@ def test_openapi_t21_a_document_without_operations_is_an_empty_list() -> None:
 def test_a_document_of_very_many_operations_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools, "MAX_OPERATIONS", 6)
     assert read(PATHS)[0].failure == "The document has more than 6 operations."
-
-
-DEEP: dict[str, Any] = {"type": "string"}
-for _ in range(900):
-    DEEP = {"type": "array", "items": DEEP}
-
-
-def test_an_operation_that_is_nested_too_deeply_is_left_out_alone() -> None:
-    deep = {"parameters": [{"name": "a", "in": "query", "schema": DEEP}]}
-    summary, found = read({"/deep": {"get": deep}, "/flat": {"get": {}}})
-    assert list(found) == ["Shop.get_flat"]
-    assert [one.id for one in summary.rejected] == ["GET /deep"]
