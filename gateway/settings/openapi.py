@@ -290,7 +290,7 @@ class OpenApiBackendSettings(ReplicatedBackendSettings):
         yield from ReplicatedBackendSettings.problems(self)
         yield from self._of_the_document()
         yield from self._of_credentials()
-        if self.max_binary_bytes > self.max_response_bytes:
+        if self.max_binary_bytes > self.max_response_bytes and "max_binary_bytes" in self.model_fields_set:
             yield "max_binary_bytes", "must not be more than max_response"
 
     def _of_the_document(self) -> Iterator[tuple[str, str]]:
