@@ -78,6 +78,11 @@ class OpenApiBackend:
         """What the document is."""
         return self._note or "openapi"
 
+    @property
+    def report(self) -> bytes:
+        """What became of each operation of the last document that was read."""
+        return self._reader.report
+
     def take_over(self, before: Backend) -> None:
         """Takes the document that the backend which it replaces has read."""
         if isinstance(before, OpenApiBackend):
