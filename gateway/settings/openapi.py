@@ -61,8 +61,13 @@ def _document(value: str, cursor: Cursor) -> str:
 
 
 def _select(text: str) -> str:
-    if text.startswith("/") and POINTER.fullmatch(text) is None:
-        raise UnfitError("is no JSON Pointer: '~' must be written as ~0, and '/' in a name as ~1")
+    from gateway.openapi.selection import SelectionError, compiled  # late: most files do without JMESPath
+
+    try:
+        compiled(text)
+    except SelectionError as exc:
+        hint = "; a '~' in a name is written as ~0, and a '/' as ~1" if text.startswith("/") else ""
+        raise UnfitError(f"cannot be used: {exc}{hint}") from None
     return text
 
 
