@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from openapi_schema_validator import OAS30ReadValidator, OAS30Validator, OAS30WriteValidator
@@ -74,8 +72,9 @@ SCHEMAS = st.recursive(PLAIN | REFS, _larger, max_leaves=5)
 MORE = st.lists(VALUES, min_size=4, max_size=8)
 
 
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
 @given(SCHEMAS, st.fixed_dictionaries({"A": SCHEMAS, "B": PLAIN}), MORE)
-def allows_what_it_allowed(schema: Any, schemas: Any, values: list[Any]) -> None:
+def test_a_schema_allows_what_it_allowed(schema: Any, schemas: Any, values: list[Any]) -> None:
     judge = OAS30Validator({**schema, "components": {"schemas": schemas}})
     strict, lenient = (converted(schema, direction, schemas=schemas) for direction in ("exact", "output"))
     try:
@@ -89,24 +88,11 @@ def allows_what_it_allowed(schema: Any, schemas: Any, values: list[Any]) -> None
         assert loose.is_valid(value) >= valid, value
 
 
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
 @given(_marked(PLAIN), MORE)
-def takes_what_its_direction_allows(schema: Any, values: list[Any]) -> None:
+def test_the_schema_for_a_direction_allows_what_that_direction_allows(schema: Any, values: list[Any]) -> None:
     objects = [value for value in values if isinstance(value, dict)] + [{}, {"a": 1}, {"b": "a"}, {"a": 1, "b": "a"}]
     for direction, judge in (("input", OAS30WriteValidator(schema)), ("output", OAS30ReadValidator(schema))):
         compiled = CompiledSchema.compile(converted(schema, direction))  # type: ignore[arg-type] # one of two
         for value in objects:
             assert compiled.is_valid(value) >= judge.is_valid(value), (direction, value)
-
-
-EVERY = [allows_what_it_allowed, takes_what_its_direction_allows]
-
-
-@pytest.mark.parametrize("promise", EVERY, ids=lambda promise: str(promise.__name__))
-def test_values_fit_the_schema_they_fitted(promise: Callable[[], None]) -> None:
-    settings(max_examples=30, suppress_health_check=list(HealthCheck))(promise)()
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("promise", EVERY, ids=lambda promise: str(promise.__name__))
-def test_values_fit_the_schema_they_fitted_at_length(promise: Callable[[], None]) -> None:
-    settings(max_examples=3_000, suppress_health_check=list(HealthCheck))(promise)()
