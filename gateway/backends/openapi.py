@@ -162,7 +162,7 @@ class OpenApiBackend:
         assert fetched is not None  # nothing was known
         version = fetched.version
         await self._check_pin(fetched)
-        reading = self._reader.read(fetched.text)
+        reading = self._reader.read(fetched.text, beside=fetched.beside)
         del fetched
         note, listing = await reading
         if known is not None and listing is not known and self._settings.pin is None:
@@ -194,7 +194,7 @@ def _is_short(text: bytes) -> bool:
 def _documents(settings: OpenApiBackendSettings) -> Documents:
     url = settings.document_url
     if not url:
-        return DocumentFile(settings.document)
+        return DocumentFile(settings.document, may_refer=settings.references == "files")
     # The authorities of `tls` are those of the API: another server's document is trusted as the system does.
     is_ours = Origin.parse(url) in map(Origin.parse, settings.addresses)
     pool = Pool(

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -12,6 +15,7 @@ from gateway.backends.openapi_redirects import MAX_HOPS, redirected
 from gateway.backends.server import USER_AGENT, path_and_query
 from gateway.errors import unavailable
 from gateway.openapi.document import MAX_BYTES
+from gateway.openapi.files import MAX_FILES, SUFFIXES
 from gateway.transport import Pool, Reply, TransportError
 from gateway.wire import Headers
 
@@ -26,10 +30,23 @@ VALIDATORS = ((b"etag", b"if-none-match"), (b"last-modified", b"if-modified-sinc
 
 
 class Fetched(NamedTuple):
-    """A document as it was read. `version` is what tells it from another one, as far as its source can say."""
+    """A document as it was read. `version` is what tells it from another one, as far as its source can say.
+
+    `beside` tells apart states of the files that it may refer to.
+    """
 
     text: bytes
     version: object = None
+    beside: bytes = b""
+
+
+class _State(NamedTuple):
+    """What tells whether a file was written."""
+
+    path: str
+    written_ns: int
+    size: int
+    inode: int
 
 
 class Documents(Protocol):
@@ -43,10 +60,14 @@ class Documents(Protocol):
 
 
 class DocumentFile:
-    """A file. Its time and its size tell whether it has changed, once it has been left alone for a moment."""
+    """A file. Its time and its size tell whether it has changed, once it has been left alone for a moment.
 
-    def __init__(self, path: str) -> None:
+    With `may_refer` those of the other documents below its folder do too.
+    """
+
+    def __init__(self, path: str, *, may_refer: bool = False) -> None:
         self._path = Path(path)
+        self._folder = self._path.resolve().parent if may_refer else None
 
     async def read(self, known: object) -> Fetched | None:
         """As `Documents.read`."""
@@ -55,19 +76,37 @@ class DocumentFile:
     def _read(self, known: object) -> Fetched | None:
         try:
             with self._path.open("rb") as file:
-                found = os.fstat(file.fileno())
-                version = found.st_mtime_ns, found.st_size, found.st_ino
-                if version == known:
+                states = [_state(os.fstat(file.fileno())), *self._states_beside()]
+                if states == known:
                     return None
                 text = file.read(MAX_BYTES + 1)
         except OSError as exc:
             raise unavailable(f"its document cannot be read: {exc.strerror}") from exc
         _check_size(len(text))
-        is_settled = time.time() - found.st_mtime > SETTLED_S
-        return Fetched(text, version if is_settled else None)
+        is_settled = time.time() - max(state.written_ns for state in states) / 1e9 > SETTLED_S
+        beside = hashlib.sha256(repr(states[1:]).encode()).digest() if len(states) > 1 else b""
+        return Fetched(text, states if is_settled else None, beside)
+
+    def _states_beside(self) -> Iterator[_State]:
+        """The states of documents below the folder, of as many as are looked at. Raises OSError."""
+        if self._folder is None:
+            return
+        found = 0
+        for folder, folders, names in os.walk(self._folder):
+            folders.sort()
+            for name in sorted(names):
+                if name.lower().endswith(SUFFIXES) and found < MAX_FILES:
+                    found += 1
+                    path = os.path.join(folder, name)
+                    with suppress(FileNotFoundError):  # a link to nothing
+                        yield _state(os.stat(path), path)
 
     async def aclose(self) -> None:
         """Nothing is open."""
+
+
+def _state(found: os.stat_result, path: str = "") -> _State:
+    return _State(path, found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 class DocumentUrl:
