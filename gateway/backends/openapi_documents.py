@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -20,6 +20,7 @@ from gateway.transport import Pool, Reply, TransportError
 from gateway.wire import Headers
 
 FETCH_S = 30.0  # for one request, with connecting
+
 SETTLED_S = 2.0  # a file that was written later than this before it was read may change again at the same time
 ACCEPT: Headers = (
     (b"accept", b"application/json, application/yaml, text/yaml, */*;q=0.5"),
@@ -32,21 +33,12 @@ VALIDATORS = ((b"etag", b"if-none-match"), (b"last-modified", b"if-modified-sinc
 class Fetched(NamedTuple):
     """A document as it was read. `version` is what tells it from another one, as far as its source can say.
 
-    `beside` tells apart states of the files that it may refer to.
+    `beside` tells what it was of the other files it may refer to.
     """
 
     text: bytes
     version: object = None
     beside: bytes = b""
-
-
-class _State(NamedTuple):
-    """What tells whether a file was written."""
-
-    path: str
-    written_ns: int
-    size: int
-    inode: int
 
 
 class Documents(Protocol):
@@ -60,14 +52,14 @@ class Documents(Protocol):
 
 
 class DocumentFile:
-    """A file. Its time and its size tell whether it has changed, once it has been left alone for a moment.
+    """A file, and others in its folder if it may refer to them.
 
-    With `may_refer` those of the other documents below its folder do too.
+    Times and sizes tell whether they have changed, once all have been left alone for a moment.
     """
 
-    def __init__(self, path: str, *, may_refer: bool = False) -> None:
+    def __init__(self, path: str, *, with_folder: bool = False) -> None:
         self._path = Path(path)
-        self._folder = self._path.resolve().parent if may_refer else None
+        self._with_folder = with_folder
 
     async def read(self, known: object) -> Fetched | None:
         """As `Documents.read`."""
@@ -76,37 +68,27 @@ class DocumentFile:
     def _read(self, known: object) -> Fetched | None:
         try:
             with self._path.open("rb") as file:
-                states = [_state(os.fstat(file.fileno())), *self._states_beside()]
-                if states == known:
+                found = [os.fstat(file.fileno()), *(self._others() if self._with_folder else ())]
+                version = tuple((one.st_mtime_ns, one.st_size, one.st_ino) for one in found)
+                if version == known:
                     return None
                 text = file.read(MAX_BYTES + 1)
         except OSError as exc:
             raise unavailable(f"its document cannot be read: {exc.strerror}") from exc
-        _check_size(len(text))
-        is_settled = time.time() - max(state.written_ns for state in states) / 1e9 > SETTLED_S
-        beside = hashlib.sha256(repr(states[1:]).encode()).digest() if len(states) > 1 else b""
-        return Fetched(text, states if is_settled else None, beside)
+        if len(text) > MAX_BYTES:
+            raise unavailable(f"its document is larger than {MAX_BYTES} bytes")
+        is_settled = time.time() - max(one.st_mtime for one in found) > SETTLED_S
+        return Fetched(text, version if is_settled else None, repr(version[1:]).encode())
 
-    def _states_beside(self) -> Iterator[_State]:
-        """The states of documents below the folder, of as many as are looked at. Raises OSError."""
-        if self._folder is None:
-            return
-        found = 0
-        for folder, folders, names in os.walk(self._folder):
-            folders.sort()
-            for name in sorted(names):
-                if name.lower().endswith(SUFFIXES) and found < MAX_FILES:
-                    found += 1
-                    path = os.path.join(folder, name)
-                    with suppress(FileNotFoundError):  # a link to nothing
-                        yield _state(os.stat(path), path)
+    def _others(self) -> Iterator[os.stat_result]:
+        """The files of the folder and below that may be parts of a document, as far as they are looked at."""
+        paths = (path for path in self._path.resolve().parent.rglob("*") if path.suffix.lower() in SUFFIXES)
+        for path in sorted(islice(paths, MAX_FILES)):
+            with suppress(FileNotFoundError):
+                yield path.stat()
 
     async def aclose(self) -> None:
         """Nothing is open."""
-
-
-def _state(found: os.stat_result, path: str = "") -> _State:
-    return _State(path, found.st_mtime_ns, found.st_size, found.st_ino)
 
 
 class DocumentUrl:
@@ -150,8 +132,3 @@ class DocumentUrl:
     async def aclose(self) -> None:
         """Closes its connections."""
         await self._pool.aclose()
-
-
-def _check_size(size: int) -> None:
-    if size > MAX_BYTES:
-        raise unavailable(f"its document is larger than {MAX_BYTES} bytes")
