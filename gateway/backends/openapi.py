@@ -23,17 +23,18 @@ from gateway.errors import unavailable
 from gateway.jsontext import encode
 from gateway.model import Invocation, Listing, ToolResult
 from gateway.openapi.codec import plan_of
-from gateway.openapi.tools import decode_tools, read_operations
+from gateway.openapi.tools import decoder, read_operations
 from gateway.ports import Backend
 from gateway.settings.openapi import OpenApiBackendSettings
 from gateway.transport import Limits, Origin, Pool, Reply, TransportError
-from gateway.wire import WireRequest
+from gateway.wire import Headers, WireRequest
 
 LOOK = WireRequest(method=b"HEAD", path="")  # shows whether the API answers at all, and runs no operation
 CONNECT_S = 10.0  # for a document; nobody waits for it
 SAFE = (b"GET", b"HEAD")  # requests that follow redirects
 NOT_IMPLEMENTED = 501  # a server that has no HEAD (RFC 9110, section 9.1, demands it)
 MAX_LOOK = 64 * 1024  # bytes of the answer to a GET in its place; a longer one is an answer, too
+SHORT_BYTES = 16 * 1024  # of a document that a thread reads
 MAY_VANISH = 0.5  # of the tools of a document, at once
 
 
@@ -68,7 +69,9 @@ class OpenApiBackend:
         self._calls = OpenApiCalls(self._credentials, origins)
         self._documents = _documents(settings)
         terms = encode(terms_of(settings, name))
-        self._reader = ListReader(read_operations, name, settings, context.lists, terms=terms, decode=decode_tools)
+        self._reader = ListReader(
+            read_operations, name, settings, context.lists, terms=terms, decoder=decoder, is_short=_is_short
+        )
         self._note = ""
         self._listing: Listing | None = None
         self._version: object = None  # of the document that the listing was read from
@@ -80,7 +83,7 @@ class OpenApiBackend:
 
     @property
     def report(self) -> bytes:
-        """What became of each operation of the last document that was read."""
+        """What became of the operations in the last document, as text: a `listings.Report`."""
         return self._reader.report
 
     def take_over(self, before: Backend) -> None:
@@ -135,12 +138,13 @@ class OpenApiBackend:
 
     def _send_once(self, target: bytes, sending: _Sending) -> Awaitable[Reply]:
         server, own, request, invocation, _ = sending
+        headers = (*own.headers(invocation.principal), *request.headers)
         return server.pool.request(
             request.method,
             target,
-            (*own.headers(invocation.principal), *request.headers),
+            headers,
             request.body,
-            more=invocation.headers,
+            more=_beside(headers, invocation.headers) if self._settings.forward_headers else invocation.headers,
             timeout_s=sending.left_s,
             max_body=self._max_response_bytes,
         )
@@ -162,9 +166,9 @@ class OpenApiBackend:
         if fetched is None and known is not None:
             return known
         assert fetched is not None  # nothing was known
-        version = fetched.version
         await self._check_pin(fetched)
-        reading = self._reader.read(fetched.text)
+        version = fetched.version
+        reading = self._reader.read(fetched.text, beside=fetched.beside)
         del fetched
         note, listing = await reading
         if known is not None and listing is not known and self._settings.pin is None:
@@ -188,10 +192,21 @@ class OpenApiBackend:
         await self._exchange.aclose()
 
 
+def _is_short(text: bytes) -> bool:
+    """Whether a document is read in some milliseconds, whatever it holds; patterns may take 50 ms each."""
+    return len(text) <= SHORT_BYTES and b"pattern" not in text
+
+
+def _beside(headers: Headers, passed_on: Headers) -> Headers:
+    """What is passed on of a caller's headers, without those that the request has already."""
+    names = {name for name, _ in headers}
+    return tuple(pair for pair in passed_on if pair[0] not in names)
+
+
 def _documents(settings: OpenApiBackendSettings) -> Documents:
     url = settings.document_url
     if not url:
-        return DocumentFile(settings.document)
+        return DocumentFile(settings.document, with_folder=settings.references == "files")
     # The authorities of `tls` are those of the API: another server's document is trusted as the system does.
     is_ours = Origin.parse(url) in map(Origin.parse, settings.addresses)
     pool = Pool(
