@@ -25,7 +25,7 @@ from gateway.openapi.curation import chosen
 from gateway.openapi.document import Document, DocumentError, read_document
 from gateway.openapi.operations import OperationError, outlines
 from gateway.openapi.terms import Terms
-from gateway.openapi.tools import decode_tools, read_operations
+from gateway.openapi.tools import decoder, read_operations
 from gateway.settings.openapi import OpenApiBackendSettings
 
 # Words of titles that say nothing about the API.
@@ -168,7 +168,8 @@ def _listed(terms: Terms, text: bytes) -> Listed:
     said = [f"  left out {len(group.ids)}: {group.text}" for group in report.left_out]
     if summary.rejected:
         said.append(f"  {len(summary.rejected)} cannot be tools; check says why")
-    return Listed(sum(len(decode_tools(part)) for part in parts), tuple(said))
+    decode = decoder()
+    return Listed(sum(len(decode(part)) for part in parts), tuple(said))
 
 
 def _credentials(name: str, document: Document, terms: Terms) -> dict[str, Credential]:
