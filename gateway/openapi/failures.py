@@ -79,7 +79,7 @@ def result_of(reply: Answer, plan: Plan, invocation: Invocation, location: str |
     if is_limited:
         return _busy(reply, message, invocation)
     if status < 500 or status == NOT_SUPPORTED:
-        return _refused(reply, message, document, plan, invocation)
+        return _refused(reply, message, document, plan)
     outcome = "unknown" if status in UNKNOWN_OUTCOME else "tool_error"
     return ToolResult(
         failure=ToolFailure(
@@ -96,13 +96,11 @@ def _failed(message: str, **more: Json) -> ToolResult:
     return ToolResult(failure=ToolFailure(message=message, **more))
 
 
-def _refused(reply: Answer, message: str, document: Json, plan: Plan, invocation: Invocation) -> ToolResult:
+def _refused(reply: Answer, message: str, document: Json, plan: Plan) -> ToolResult:
     """A refusal by the service itself, in its words."""
     status = reply.status
     if not message:
         message = f"{SENTENCES.get(status, 'The service refused the request')} ({status})."
-    if plan.method == "DELETE" and status in (404, 410) and invocation.idempotent:
-        message += " It may have been deleted before."
     is_under_way = status == 409 and bool(plan.key_header)  # by the same key
     said = words.cut(reply.body.decode("utf-8", "replace"), MAX_DEVELOPER) if document else None
     return _failed(
@@ -156,22 +154,13 @@ def _credential_refusal(reply: Answer, plan: Plan, invocation: Invocation) -> To
 def _ask_for(tokens: list[str], message: str, scopes: list[str], invocation: Invocation) -> ToolResult:
     """Raises MISSING_REQUIREMENTS if it is known where the user grants access; else it is a failure."""
     urls = invocation.authorization_urls
-    asked = []
-    for provider in tokens:
-        if provider in urls:
-            wanted = scopes or _declared(provider, invocation)
-            asked.append({"id": provider, "url": urls[provider]} | ({"scopes": wanted} if wanted else {}))
-    if asked:
-        raise GatewayError(ErrorCode.MISSING_REQUIREMENTS, message, missing={"authorization": asked})
     if scopes:
         message += f" It asks for: {' '.join(scopes)}."
-    return _failed(words.cut(message, words.MAX_MESSAGE))
-
-
-def _declared(provider: str, invocation: Invocation) -> list[str]:
-    """The scopes that the tool says it needs of a provider."""
-    needed = invocation.tool.requires.authorization
-    return next((list(each.scopes or ()) for each in needed if each.id == provider), [])
+    message = words.cut(message, words.MAX_MESSAGE)
+    # No more than protocols have: the scopes of each provider stand in the definition of the tool.
+    if asked := [{"id": provider, "url": urls[provider]} for provider in tokens if provider in urls]:
+        raise GatewayError(ErrorCode.MISSING_REQUIREMENTS, message, missing={"authorization": asked})
+    return _failed(message)
 
 
 # What is said.
