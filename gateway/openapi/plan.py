@@ -84,12 +84,14 @@ class Access(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The credentials of an operation's calls.
 
     `schemes` are the schemes of the backend's `auth` that go along; None: its `auth` as it is, whatever it is; empty:
-    none of it. `keys` are the places of keys whose settings leave that to the document.
+    none of it. `keys` are the places of keys whose settings leave that to the document. `key_names` are those of all
+    its keys in the query and among cookies: where callers choose names, they may not choose these.
     """
 
     schemes: tuple[str, ...] | None = None
     keys: tuple[Key, ...] = ()
     lent: tuple[Lent, ...] = ()
+    key_names: tuple[str, ...] = ()
 
 
 class AnswerPlan(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -108,16 +110,15 @@ class AnswerPlan(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An operation as it is called. `path` is its template below the backend's URL, with the prefix of its server.
 
-    `reserved` are names in the query and among cookies that are no parameters of callers, such as those of credentials:
-    where callers choose names, they may not choose these. `can_repeat`: what its method promises, or an idempotency
-    key: sending it twice does as much as once. `key_header` is the header of that key, which is sent as a quoted string
-    (`key_quoted`) or bare.
+    `hidden` are the names, in the query and among cookies, of parameters that the operator keeps from callers, wherever
+    these choose names. `can_repeat`: what its method promises, or an idempotency key: sending it twice does as much as
+    once. `key_header` is the header of that key, which is sent as a quoted string (`key_quoted`) or bare.
     """
 
     method: str
     path: str
     parameters: tuple[Parameter, ...] = ()
-    reserved: tuple[str, ...] = ()
+    hidden: tuple[str, ...] = ()
     body: BodyPlan | None = None
     accept: str = "application/json, */*;q=0.1"
     access: Access = Access()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 
 import msgspec
@@ -164,7 +164,7 @@ class _Maker:
             method=operation.method,
             path=operation.prefix + operation.template,
             parameters=taking.parameters,
-            reserved=_reserved(operation, taken, taking.parameters),
+            hidden=_hidden(operation, taking.parameters),
             body=taking.body,
             accept=giving.accept,
             access=access,
@@ -189,10 +189,10 @@ class _Maker:
         )
 
 
-def _reserved(operation: Operation, taken: Iterable[tuple[str, str]], sent: Sequence[Parameter]) -> tuple[str, ...]:
-    """The names of credentials, `taken`, and of parameters that are not `sent`, in the query and among cookies."""
+def _hidden(operation: Operation, sent: Sequence[Parameter]) -> tuple[str, ...]:
+    """The names of parameters in the query and among cookies that are never sent."""
     declared = {(one["in"], one["name"]) for one in operation.parameters} - {(one.where, one.name) for one in sent}
-    return tuple(sorted({name for where, name in declared.union(taken) if where in ("query", "cookie")}))
+    return tuple(sorted({name for where, name in declared if where in ("query", "cookie")}))
 
 
 def _is_idempotent(operation: Operation) -> bool:

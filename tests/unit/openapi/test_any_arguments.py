@@ -70,7 +70,7 @@ def test_openapi_38_39_whatever_the_arguments_the_request_is_the_documents() -> 
     for seed in range(CASES):
         rng = Random(seed)
         each = [any_parameter(rng, where, name) for where, name in NAMES]
-        plan = plan_of(*each, path="/v1/{id}/keys/x-{name}.json", reserved=("api_key",))
+        plan = plan_of(*each, path="/v1/{id}/keys/x-{name}.json", hidden=("api_key",))
         values = {"id": "7", "name": "x"} | {one.argument: any_value(rng) for one in each if rng.random() < 0.3}
         try:
             request = request_of(plan, values, "call-1")

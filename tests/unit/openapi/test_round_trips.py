@@ -22,7 +22,7 @@ from gateway.model import Json, JsonObject
 from gateway.openapi.plan import OperationTool
 from gateway.openapi.requests import request_of
 from gateway.openapi.terms import ToolTerms
-from gateway.openapi.tools import decode_tools, read_operations
+from gateway.openapi.tools import decoder, read_operations
 from gateway.schemas import compile_input
 from gateway.wire import WireRequest
 from tests.unit.openapi.documents import root, terms
@@ -194,7 +194,8 @@ def operation_id(place: tuple[str, str, bool], kind: str) -> str:
 def read(paths: JsonObject, **said: Any) -> tuple[dict[str, OperationTool], dict[str, str]]:
     text = encode(root(paths, "3.2.0", components={"securitySchemes": {"key": KEY}}))
     first, *parts = read_operations(encode(terms(methods=("ALL",), **said)), text)
-    found = {tool.tool.partition(".")[2]: tool for part in parts for tool in decode_tools(part)}
+    decode = decoder()
+    found = {tool.tool.partition(".")[2]: tool for part in parts for tool in decode(part)}
     return found, {one.id: one.reason for one in decode_summary(first).rejected}
 
 
