@@ -73,7 +73,7 @@ def _input_of(
         properties[argument.argument] = _described(schema, argument.description, is_deprecated=argument.is_deprecated)
     required = [one.argument for one in shown if one.required]
     body = _body(operation, converter, terms, tool_terms, needed, properties, required, warnings)
-    schema = _root(properties, required, converter.definitions(needed), converter.dialect)
+    schema = _root(properties, required, converter.definitions(needed))
     return Input(
         schema=_small(schema, warnings),
         parameters=tuple(
@@ -87,9 +87,8 @@ def _input_of(
     )
 
 
-def _root(properties: JsonObject, required: list[str], definitions: JsonObject, dialect: str) -> JsonObject:
-    root: JsonObject = {"$schema": dialect} if dialect else {}
-    root |= {"type": "object", "properties": properties, "additionalProperties": False}
+def _root(properties: JsonObject, required: list[str], definitions: JsonObject) -> JsonObject:
+    root: JsonObject = {"type": "object", "properties": properties, "additionalProperties": False}
     if required:
         root["required"] = required
     if definitions:
