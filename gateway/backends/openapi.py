@@ -66,7 +66,7 @@ class OpenApiBackend:
         self._exchange = HttpExchange(name, settings, context, LOOK, send=self._send, ask=self._look)
         self._credentials = OpenApiCredentials(name, settings.auth, self._exchange.credentials)
         origins = [str(replica.target.pool.origin) for replica in context.admission.replicas]
-        self._calls = OpenApiCalls(self._credentials, origins)
+        self._calls = OpenApiCalls(self._credentials, origins, name)
         self._documents = _documents(settings)
         terms = encode(terms_of(settings, name))
         self._reader = ListReader(

@@ -15,12 +15,12 @@ from gateway.backends.openapi_redirects import MAX_HOPS, redirected
 from gateway.backends.server import USER_AGENT, path_and_query
 from gateway.errors import unavailable
 from gateway.openapi.document import MAX_BYTES
-from gateway.openapi.files import MAX_FILES
+from gateway.openapi.files import MAX_FILES, SUFFIXES
 from gateway.transport import Pool, Reply, TransportError
 from gateway.wire import Headers
 
 FETCH_S = 30.0  # for one request, with connecting
-SUFFIXES = (".json", ".yaml", ".yml")
+
 SETTLED_S = 2.0  # a file that was written later than this before it was read may change again at the same time
 ACCEPT: Headers = (
     (b"accept", b"application/json, application/yaml, text/yaml, */*;q=0.5"),

@@ -59,6 +59,31 @@ async def test_openapi_07_a_document_that_has_not_changed_is_the_very_same_list(
         assert names(await backend.list_tools()) == ["a", "b", "c", "e"]
 
 
+async def test_openapi_07_a_document_of_several_files_is_read_again_when_one_of_them_was_written(
+    tmp_path: Path,
+) -> None:
+    parts, file = tmp_path / "parts", tmp_path / "shop.json"
+    parts.mkdir()
+    (parts / "gone.json").symlink_to(tmp_path / "nowhere.json")
+    file.write_bytes(b'{"openapi": "3.1.0", "paths": {"/things": {"$ref": "parts/things.yaml"}}}')
+
+    def write(summary: str, at: float) -> None:
+        (parts / "things.yaml").write_text(f"get: {{operationId: a, summary: {summary}}}")
+        for path in (file, parts / "things.yaml"):
+            os.utime(path, (at, at))
+
+    write("before", at=1000)
+    async with api() as server:
+        async with facing(server, document=str(file)) as backend:
+            assert names(await backend.list_tools()) == []  # unless the operator allows it
+        async with facing(server, document=str(file), references="files") as backend:
+            first = await backend.list_tools()
+            assert [tool.description for tool in first.tools] == ["before"]
+            assert await backend.list_tools() is first
+            write("after", at=2000)
+            assert [tool.description for tool in (await backend.list_tools()).tools] == ["after"]
+
+
 async def test_openapi_07_a_file_is_read_again_when_it_was_written(tmp_path: Path) -> None:
     file = tmp_path / "shop.json"
 
