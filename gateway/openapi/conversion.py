@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from gateway.model import Json, JsonObject
 from gateway.openapi.keywords import ANNOTATIONS, PLAIN, check_dialect, is_number, options_of, or_null, types_of
-from gateway.openapi.texts import cleaned
+from gateway.openapi.texts import harmless
 
 if TYPE_CHECKING:
     from gateway.openapi.schemas import Converter
@@ -79,7 +79,7 @@ class Conversion:
     # Each of these converts one keyword.
 
     def _text(self, here: _Here, keyword: str, value: Json) -> None:
-        if isinstance(value, str) and (text := cleaned(value)):
+        if isinstance(value, str) and (text := harmless(value)):
             here.result[keyword] = text
 
     def _type(self, here: _Here, keyword: str, value: Json) -> None:
@@ -201,7 +201,7 @@ class Conversion:
         mapping = discriminator.get("mapping")
         mapped = [key for key, to in mapping.items() if to in (reference, implied)] if isinstance(mapping, dict) else []
         values = " or ".join(f'"{value}"' for value in mapped or [implied])
-        return {**converted, "description": cleaned(f"{name}: {values}\n\n{text}")}
+        return {**converted, "description": harmless(f"{name}: {values}\n\n{text}")}
 
     def _properties(self, here: _Here, keyword: str, value: Json) -> None:
         if isinstance(value, dict):

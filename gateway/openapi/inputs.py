@@ -15,7 +15,7 @@ from gateway.openapi.payloads import Payload, payload_of, without_member
 from gateway.openapi.plan import BodyPlan, Parameter
 from gateway.openapi.schemas import Converter
 from gateway.openapi.terms import Terms, ToolTerms
-from gateway.openapi.texts import cleaned
+from gateway.openapi.texts import harmless
 from gateway.schemas.inline import with_subschemas
 
 MAX_BYTES = 64 * 1024  # of an input schema, which is in the list of every caller
@@ -114,7 +114,7 @@ def _parameter(argument: Argument, fixed: Json | UnsetType, terms: Terms, tool_t
 
 def _described(schema: JsonObject, description: str, *, is_deprecated: bool = False) -> JsonObject:
     """A converted schema with the description of its place, which says more than that of its type."""
-    text = cleaned(description) or schema.get("description", "")
+    text = harmless(description) or schema.get("description", "")
     if is_deprecated:
         text = f"{text} (deprecated)".strip()
     return {**schema, "description": text} if text else schema

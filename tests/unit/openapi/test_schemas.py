@@ -70,6 +70,7 @@ KEYWORDS: list[tuple[Any, Any]] = [  # a schema of 3.0, without what it refers t
     ({"allOf": [{}, {"example": 1}]}, {}),
     ({"not": {"oneOf": [REF, {"minimum": 1}]}}, None),
     ({"description": "a\u202e\x00b\U000e0041 "}, {"description": "ab"}),
+    ({"description": "<p>of <b class='x'>refs/<name></b></P>"}, {"description": "of refs/<name>"}),
     (True, {}),
     (False, {"not": {}}),
 ]  # fmt: skip
