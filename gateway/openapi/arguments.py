@@ -26,14 +26,16 @@ BODY = "body"  # the argument that is the body, and nothing else
 # The names of arguments that the large model APIs take.
 ARGUMENT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")  # names of headers and cookies (RFC 9110, 5.6.2)
+SCALARS = frozenset({"boolean", "integer", "null", "number", "string"})
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.-]")
 
+KEY_HEADER = "idempotency-key"  # sent as the operator says
 # Headers that no argument sets: OpenAPI excludes three of them; others frame the request, or are ours.
 OURS = frozenset(
     {"accept", "content-type", "authorization", "accept-encoding", "content-encoding", "content-length", "host", "te"}
-    | {"connection", "cookie", "expect", "forwarded", "idempotency-key", "keep-alive", "trailer", "transfer-encoding"}
-    | {"traceparent", "tracestate", "upgrade", "via"}
+    | {"connection", "cookie", "expect", "forwarded", KEY_HEADER, "keep-alive", "trailer", "transfer-encoding"}
+    | {"traceparent", "tracestate", "upgrade", "user-agent", "via"}
 )
 OUR_PREFIXES = ("proxy-", "sec-", "x-forwarded-")
 
@@ -69,6 +71,8 @@ def arguments_of(
         where: Where = node["in"]
         if not _is_ours(where, node["name"], excluded):
             found.append((where, node))
+        elif node["name"].lower() == KEY_HEADER and (where, KEY_HEADER) not in excluded:
+            warnings.append("It takes an Idempotency-Key, which is sent if 'idempotency_key' is set.")
     placeholders = dict.fromkeys(PLACEHOLDER.findall(operation.template))
     found = [(where, node) for where, node in found if _has_place(where, node["name"], placeholders, warnings)]
     for name in placeholders:
@@ -88,9 +92,11 @@ def argument_names(parameters: Sequence[tuple[Where, str]]) -> list[str]:
     taken = {BODY}
     is_plain = {parameter: ARGUMENT.fullmatch(parameter[1]) is not None for parameter in parameters}
     for where, name in sorted(parameters, key=lambda entry: (ORDER.index(entry[0]), not is_plain[entry], entry[1])):
-        wanted = "query" if where == "querystring" else legal_name(name)
-        choices = (wanted, legal_name(f"{where}_{wanted}"), _with_digest(f"{where}_{name}"))
-        chosen = next(choice for choice in choices if choice and choice not in taken)
+        chosen = wanted = "query" if where == "querystring" else legal_name(name)
+        if not chosen or chosen in taken:
+            chosen = legal_name(f"{where}_{wanted}")
+        if not wanted or chosen in taken:
+            chosen = _with_digest(f"{where}_{name}")
         names[where, name] = chosen
         taken.add(chosen)
     return [names[parameter] for parameter in parameters]
@@ -191,6 +197,8 @@ def _style(where: Where, node: JsonObject) -> tuple[Style, bool]:
 def _sendable(style: Style, *, explode: bool, schema: Json, converter: Converter) -> Style:
     """The style in which values of a schema are sent. Raises OperationError if no style can say them."""
     kinds = kinds_of(schema, converter)
+    if kinds and kinds <= SCALARS and style != "deepObject":
+        return style
     if style == "deepObject":
         if kinds and "object" not in kinds:
             raise OperationError("deepObject is for objects.")
@@ -222,6 +230,8 @@ def kinds_of(schema: Json, converter: Converter) -> frozenset[str]:
     """The types that values of a schema of the document have; empty: any."""
     if not isinstance(schema, dict):
         return frozenset()
+    if isinstance(kind := schema.get("type"), str):
+        return frozenset((kind,))
     for part in converter.parts(schema, "allOf"):
         types = part.get("type")
         named = types if isinstance(types, list) else [types]
