@@ -61,8 +61,10 @@ def read_operations(encoded_terms: bytes, text: bytes) -> tuple[bytes, ...]:
     maker = _Maker(document, terms, names)
     fates = []
     for outline, reason in zip(found, reasons, strict=True):
-        tool = maker.tool(outline, gathered) if reason is None else None
-        fates.append(Fate(outline.operation, tool, reason or "", maker.notes))
+        if reason is not None:
+            fates.append(Fate(outline.operation, None, reason))
+        else:
+            fates.append(Fate(outline.operation, maker.tool(outline, gathered), "", maker.notes))
     first, *rest = gathered.encoded(f"OpenAPI {document.dialect}", report=_report(document, fates, terms, gathered))
     return first, *maker.parts.encoded(), *rest
 
