@@ -21,7 +21,7 @@ from gateway.openapi.names import description_of, tool_names, version_of
 from gateway.openapi.operations import Operation, OperationError, Outline, completed, outlines, rejected
 from gateway.openapi.outputs import output_of
 from gateway.openapi.plan import OperationTool, Plan
-from gateway.openapi.report import Fate, report_of
+from gateway.openapi.report import NO_LIST, Fate, report_of
 from gateway.openapi.schemas import Converter
 from gateway.openapi.security import access_of, credential_names
 from gateway.openapi.sharing import Parts, Restorer
@@ -30,7 +30,6 @@ from gateway.schemas import SchemaError, compile_input, is_json_schema
 
 MAX_OPERATIONS = 20_000  # of a document, chosen or not
 SHOWN = 10  # operations in a message
-NO_LIST = "It is chosen, but no list is made."
 SAFE = frozenset(("GET", "HEAD", "OPTIONS", "QUERY"))  # RFC 9110, 9.2.1
 KEYED = frozenset(("POST", "PATCH"))  # what an idempotency key makes repeatable
 
@@ -61,10 +60,10 @@ def read_operations(encoded_terms: bytes, text: bytes) -> tuple[bytes, ...]:
     maker = _Maker(document, terms, names)
     fates = []
     for outline, reason in zip(found, reasons, strict=True):
-        if reason is not None:
-            fates.append(Fate(outline.operation, None, reason))
-        else:
+        if reason is None:
             fates.append(Fate(outline.operation, maker.tool(outline, gathered), "", maker.notes))
+        else:
+            fates.append(Fate(outline.operation, None, reason))
     first, *rest = gathered.encoded(f"OpenAPI {document.dialect}", report=_report(document, fates, terms, gathered))
     return first, *maker.parts.encoded(), *rest
 
