@@ -71,7 +71,7 @@ def test_operations_become_tools_with_plans_and_one_that_cannot_is_rejected_alon
 
 
 def test_what_is_noted_of_an_operation_is_not_told_of_the_next() -> None:
-    get = {"requestBody": {"content": {"application/json": {}}}}
+    get: dict[str, Any] = {"requestBody": {"content": {"application/json": {}}}}
     summary, _ = read({"/a": {"get": get}, "/b": {"head": {}, "get": {}}}, methods=("GET",))
     noted = {note.text: note.ids for note in decode_report(summary.report).notes}
     assert noted["It takes a body with GET, which some servers and proxies drop."] == ("GET /a",)
