@@ -237,7 +237,7 @@ class DemoServer:
 
 @asynccontextmanager
 async def demo_server(kind: str, port: int = 0) -> AsyncIterator[DemoServer]:
-    """Runs a demonstration server: `otc`, `oxp`, `mcp` and `openapi` as they are, `rap` and `rcrt` with faults on order."""
+    """Runs a demonstration server: `rap` and `rcrt` with faults on order, the others as they are."""
     is_faulty = kind in ("rap", "rcrt")
     module = f"tests.support.faulty_{kind}_server" if is_faulty else f"gateway.demo.{kind}_server"
     process = Process(module, "--port", str(port), stdout=PIPE, stderr=None)
