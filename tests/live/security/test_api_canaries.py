@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
+from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -19,7 +20,8 @@ pytestmark = pytest.mark.anyio
 
 NAMES = ("header", "key", "query", "path", "body", "result", "password", "problem", "location")
 MADE = {name: f"canary-{name}-{secrets.token_hex(8)}" for name in NAMES}
-OURS = ("key", "password")  # not even callers may have these
+MADE["login"] = b64encode(f"ada:{MADE['password']}".encode()).decode()
+OURS = ("key", "password", "login")  # not even callers may have these
 SCHEMES = {
     "Key": {"type": "apiKey", "in": "query", "name": "key"},
     "Basic": {"type": "http", "scheme": "basic"},
