@@ -252,3 +252,21 @@ async def test_openapi_45_a_call_with_an_id_runs_once_also_where_the_api_says_wa
             answered = await caller.call(dialect, "Api.addNote", arguments, call_id="note-1")
             assert answered.value == {"n": 1}
         assert len(api.calls) == 1
+
+
+async def test_openapi_48_what_crashes_is_shut_and_what_refuses_is_not(start: Start) -> None:
+    async def answer(exchange: Exchange) -> None:
+        await exchange.reply({"title": "No"}, status=int(exchange.request.target.rpartition("/")[2]))
+
+    paths = {"/status/{code}": {"get": operation("get", parameter("code", "path"))}}
+    paths["/status/500"] = {"get": operation("crash")}
+    async with http_api(paths, answer) as api:
+        backend = api.backend(breaker={"failures": 3, "open_for": "10m"})
+        caller = (await start(config({"api": backend}))).caller
+        for code in ("400", "403", "404", "409", "410", "422", "429") * 2:
+            assert (await caller.call("oxp", "Api.get", {"code": code})).headers["toolgate-code"] == "tool_error"
+        sent = len(api.calls)
+        codes = [(await caller.call("oxp", "Api.crash")).headers["toolgate-code"] for _ in range(5)]
+        assert codes == ["tool_error"] * 3 + ["backend_unavailable"] * 2
+        assert len(api.calls) == sent + 3
+        assert (await caller.call("oxp", "Api.get", {"code": "404"})).headers["toolgate-code"] == "tool_error"
