@@ -153,9 +153,10 @@ class Invocation(Struct, frozen=True, kw_only=True):
     `context` holds only what the tool declares. `headers` are the allow-listed ones of the caller.
     `timeout_s` bounds the whole exchange; `idempotent` allows a second sending. `group` is the conversation the call
     belongs to and `ancestors` those it grew from, root first: opaque, never the caller's own words. `config_ids` are
-    the configurations of the tool that the caller may pick. `run` tells this run from all others: a caller's own id
-    comes back as the same `call_id` once it may run anew. Only asynchronous backends are given one. `report` takes how
-    far the run has come, at once; None: nobody wants to know.
+    the configurations of the tool that the caller may pick. `authorization_urls` are where its user grants access, by
+    provider id, for tools that need that. `run` tells this run from all others: a caller's own id comes back as the
+    same `call_id` once it may run anew. Only asynchronous backends are given one. `report` takes how far the run has
+    come, at once; None: nobody wants to know.
     """
 
     call_id: str
@@ -170,6 +171,7 @@ class Invocation(Struct, frozen=True, kw_only=True):
     group: str = ""
     ancestors: tuple[str, ...] = ()
     config_ids: frozenset[str] = frozenset()
+    authorization_urls: Mapping[str, str] = {}
     run: str = ""
     report: Callable[[Progress], None] | None = None
 

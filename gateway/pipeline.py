@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import CancelledError
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from time import monotonic
 from typing import Protocol
 
@@ -51,6 +51,7 @@ from gateway.wire import Body, StreamReply, WireReply
 
 log = logging.getLogger("gateway.pipeline")
 
+NO_URLS: Mapping[str, str] = {}
 PREFERENCE_APPLIED = b"preference-applied"
 STARTING = "The gateway is starting and does not know all tools yet."
 
@@ -246,6 +247,7 @@ class Pipeline:
     def _invocation(self, tool: PublishedTool, call: ToolCall, caller: Caller, request: Request) -> Invocation:
         """The call as its backend gets it. Raises MISSING_REQUIREMENTS."""
         context, route, headers, call_id = call.context, tool.route, request.trace.sent, ""
+        urls = NO_URLS
         if route.forward_headers:
             headers = (*forwarded(request.head, route.forward_headers), *headers)
         if call.call_id is None:  # else the call is kept, and the registry of calls makes its id
@@ -253,6 +255,7 @@ class Pipeline:
         if tool.asks or context.tokens or context.secrets:
             check_requirements(tool, context)
             context = granted(tool, context)
+            urls = route.authorization_urls
         return Invocation(
             call_id=call_id,
             tool=tool.definition,
@@ -265,6 +268,7 @@ class Pipeline:
             idempotent=route.idempotent,
             group=self._calls.group_of(caller.principal, call.context.group) if tool.backend.deferred else "",
             ancestors=self._ancestors(call.context, caller) if call.context.ancestors else (),
+            authorization_urls=urls,
         )
 
     def _ancestors(self, context: CallContext, caller: Caller) -> tuple[str, ...]:

@@ -25,9 +25,26 @@ LIST_MEMORY_BYTES = 384 * 1024 * 1024  # of the child: twice a list, and what is
 TURN_S = 0.005  # of decoding between two turns of the event loop
 MAX_LOGGED = 20  # warnings about names in one go
 
+Decode = Callable[[bytes], Sequence[ToolDefinition]]  # of a JSON array of tools
+
+
+def bounds_of(backend: str, settings: BackendSettings, *, trust_meta: bool = False) -> listings.Bounds:
+    """The bounds of a backend's list."""
+    return listings.Bounds(
+        backend=backend,
+        toolkit=settings.toolkit or backend,
+        max_tools=settings.discovery.max_tools,
+        max_schema_bytes=settings.discovery.max_schema_bytes,
+        trust_meta=trust_meta,
+    )
+
 
 class ListReader:
-    """Reads the lists of one backend with a function of `gateway.dialects`, one of the child's tasks."""
+    """Reads the lists of one backend with one of the child's tasks: a function of its bounds and of a text.
+
+    A task that takes more than bounds is given `terms`, as JSON, in their place; one that makes more of a tool than a
+    ToolDefinition has a `decode` of its own. `short_bytes` is how long a text may be that a thread reads.
+    """
 
     def __init__(
         self,
@@ -37,17 +54,17 @@ class ListReader:
         offload: Offload,
         *,
         trust_meta: bool = False,
+        terms: bytes = b"",
+        decode: Decode = listings.decode_tools,
+        short_bytes: int = SHORT_BYTES,
     ) -> None:
         self._read = read
         self._backend = backend
         self._offload = offload
-        self._bounds = listings.Bounds(
-            backend=backend,
-            toolkit=settings.toolkit or backend,
-            max_tools=settings.discovery.max_tools,
-            max_schema_bytes=settings.discovery.max_schema_bytes,
-            trust_meta=trust_meta,
-        )
+        self._bounds = bounds_of(backend, settings, trust_meta=trust_meta)
+        self._terms = terms
+        self._decode = decode
+        self._short_bytes = short_bytes
         self._adapted: set[tuple[str, str]] = set()  # names that were warned of
         self._last: tuple[bytes, str, Listing] | None = None  # the digest of a list, and what was read
 
@@ -60,25 +77,26 @@ class ListReader:
         digest = await asyncio.to_thread(_digest, text) + bytes([has_version])
         if self._last is not None and self._last[0] == digest:
             return self._last[1:]
-        reading = self._read_apart(encode(replace(self._bounds, has_version=has_version)), text)
+        terms = self._terms or encode(replace(self._bounds, has_version=has_version))
+        reading = self._read_apart(terms, text)
         del text  # the child has it: 64 MiB
         first, *parts = await reading
         summary = listings.decode_summary(first)
         if summary.failure:
             raise unavailable(summary.failure)
         self._warn(set(summary.adapted))
-        tools = tuple(await _decode_tools(parts))
+        tools = tuple(await self._decode_tools(parts))
         listing = Listing(tools=tools, rejected=summary.rejected, fresh_s=summary.fresh_s)
         self._last = digest, summary.note, listing
         return summary.note, listing
 
-    async def _read_apart(self, bounds: bytes, text: bytes) -> tuple[bytes, ...]:
+    async def _read_apart(self, terms: bytes, text: bytes) -> tuple[bytes, ...]:
         """Reads a list in a thread if it is short, else in the child. Raises BACKEND_UNAVAILABLE."""
-        if len(text) <= SHORT_BYTES:
-            return await asyncio.to_thread(self._read, bounds, text)
+        if len(text) <= self._short_bytes:
+            return await asyncio.to_thread(self._read, terms, text)
         try:
             running = self._offload.run(
-                self._read, bounds, text, cpu_s=READ_CPU_S, within_s=WITHIN_S, owner=self._backend
+                self._read, terms, text, cpu_s=READ_CPU_S, within_s=WITHIN_S, owner=self._backend
             )
             del text
             return await running
@@ -86,6 +104,18 @@ class ListReader:
             raise unavailable("its list takes too long to read, or too much memory") from exc
         except OffloadError as exc:
             raise unavailable("its list could not be read: the process that reads lists is busy, or broken") from exc
+
+    async def _decode_tools(self, parts: Sequence[bytes]) -> list[ToolDefinition]:
+        """Decodes arrays of tools, and gives way to the event loop in between."""
+        loop = asyncio.get_running_loop()
+        tools: list[ToolDefinition] = []
+        until = loop.time() + TURN_S
+        for part in parts:
+            tools += self._decode(part)
+            if loop.time() >= until:
+                await asyncio.sleep(0)
+                until = loop.time() + TURN_S
+        return tools
 
     def _warn(self, adapted: set[tuple[str, str]]) -> None:
         """Warns once of each name that was adapted."""
@@ -100,16 +130,3 @@ class ListReader:
 
 def _digest(text: bytes) -> bytes:
     return hashlib.sha256(text).digest()
-
-
-async def _decode_tools(parts: Sequence[bytes]) -> list[ToolDefinition]:
-    """Decodes arrays of tools, and gives way to the event loop in between."""
-    loop = asyncio.get_running_loop()
-    tools: list[ToolDefinition] = []
-    until = loop.time() + TURN_S
-    for part in parts:
-        tools += listings.decode_tools(part)
-        if loop.time() >= until:
-            await asyncio.sleep(0)
-            until = loop.time() + TURN_S
-    return tools

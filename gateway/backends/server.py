@@ -23,24 +23,24 @@ SPARE_CONNECTIONS = 16  # beside calls: an event stream, lists, challenges, noti
 
 
 class Server:
-    """One replica of a tool server: its base URL and the connections to it.
+    """One replica of a tool server: its base URL, whose path has no slash at its end, and the connections to it.
 
     `patience_s` is the shortest time that the configuration gives any exchange of a call. `endpoint` is the path and
     query of protocols that have no paths of their own.
     """
 
-    __slots__ = ("_base_path", "endpoint", "patience_s", "pool", "url")
+    __slots__ = ("base_path", "endpoint", "patience_s", "pool", "url")
 
     def __init__(self, url: str, pool: Pool, patience_s: float) -> None:
         self.url = url
         self.pool = pool
         self.patience_s = patience_s
-        self._base_path = urlsplit(url).path.rstrip("/")
+        self.base_path = urlsplit(url).path.rstrip("/")
         self.endpoint = path_and_query(url)
 
     def target(self, path: str) -> bytes:
         """The path and query of a request, from a path of the protocol."""
-        return (self._base_path + path or "/").encode("ascii")
+        return (self.base_path + path or "/").encode("ascii")
 
     def is_to_blame(self, exc: TransportError, given_s: float) -> bool:
         """Whether a broken exchange counts against the tool server, which had `given_s`.

@@ -76,11 +76,13 @@ class Access(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The credentials of an operation's calls.
 
     `schemes` are the schemes of the backend's `auth` that go along; None: its `auth` as it is, whatever it is; empty:
-    none of it.
+    none of it. `key_names` are those of all its keys in the query and among cookies: where callers choose names, they
+    may not choose these.
     """
 
     schemes: tuple[str, ...] | None = None
     lent: tuple[Lent, ...] = ()
+    key_names: tuple[str, ...] = ()
 
 
 class AnswerPlan(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -39,10 +39,11 @@ class Terms(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is said about a document, and what reading it takes from the other settings of its backend.
 
     `url` is the backend's own, the only place calls go. `folder` is that of a document from a file whose references may
-    name other files in it; empty: they may not. `methods` are those that become tools, in capitals. `tools` are by
-    operationId or by `METHOD /path`. `auth` is what kind of credential the backend has of its own; `schemes` are the
-    names of security schemes for which it has one each. `lent_tokens` are provider ids, `lent_secrets` ids of secrets,
-    by the name of the scheme.
+    name other files in it; empty: they may not. `methods` are those that become tools, in capitals; ALL stands for all
+    but HEAD and OPTIONS. `tools` are by operationId or by `METHOD /path`. `auth` is what kind of credential the backend
+    has of its own; `schemes` are the names of security schemes for which it has one each. `auth_in` and `auth_name` say
+    where an API key goes; empty: the document does. `lent_tokens` are provider ids, `lent_secrets` ids of secrets, by
+    the name of the scheme.
     """
 
     bounds: Bounds
@@ -50,7 +51,7 @@ class Terms(Struct, frozen=True, kw_only=True, omit_defaults=True):
     base_path: str | None = None
     folder: str = ""
     version: str = ""
-    methods: tuple[str, ...] = ("GET", "HEAD")
+    methods: tuple[str, ...] = ("GET", "QUERY")
     include: tuple[Match, ...] = ()
     exclude: tuple[Match, ...] = ()
     include_deprecated: bool = False
@@ -65,6 +66,8 @@ class Terms(Struct, frozen=True, kw_only=True, omit_defaults=True):
     key_quoted: bool = True
     auth: Literal["", "bearer", "basic", "api_key", "header", "schemes"] = ""
     auth_header: str = ""  # the header that `auth` sets, in lower case; no argument may set it
+    auth_in: Literal["", "header", "query", "cookie"] = ""
+    auth_name: str = ""
     schemes: tuple[str, ...] = ()
     lent_tokens: Mapping[str, str] = {}
     lent_secrets: Mapping[str, str] = {}

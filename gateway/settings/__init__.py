@@ -7,7 +7,6 @@ from typing import Annotated
 
 from gateway.settings.access import AuthSettings, JwtSettings
 from gateway.settings.backends import (
-    AnyBackend,
     ApiKeyAuthSettings,
     BackendSettings,
     BearerAuthSettings,
@@ -21,6 +20,7 @@ from gateway.settings.backends import (
 )
 from gateway.settings.limits import NAME, OnFailure, RateLimitSettings, limits_that_clash
 from gateway.settings.mcp import McpSettings
+from gateway.settings.protocols import AnyBackend
 from gateway.settings.routes import RouteSettings, routes_never_reached
 from gateway.settings.sections import ByName, Items, OrWord, Section, setting
 from gateway.settings.server import ErrorSettings, LoggingSettings, MetricsSettings, ReloadSettings, ServerSettings

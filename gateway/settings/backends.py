@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Any, Literal, get_args
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Literal
 
 from pydantic import SecretStr
 
-from gateway.settings.sections import ByOnlyKey, ByWord, Items, ListOf, Section, repeats, setting
+from gateway.settings.sections import ByOnlyKey, Items, ListOf, Section, repeats, setting
 from gateway.settings.values import AnyText, Choice, Duration, Flag, Integer, Secret, Size, Text, Uuid
 from gateway.settings.web import AuthorizationUrl, BaseUrl, EndpointUrl, HeaderName, OriginUrl, TlsSettings
 
@@ -276,14 +276,3 @@ class RcrtBackendSettings(SingleBackendSettings):
         yield from BackendSettings.problems(self)
         if "forward_headers" in self.model_fields_set:
             yield "forward_headers", "has no effect; breadcrumbs carry no headers"
-
-
-def _by_word(parent: type[Any] = BackendSettings) -> Iterator[tuple[str, type[BackendSettings]]]:
-    """The classes below one that have words of their own for `protocol`, as they stand in this file."""
-    for kind in parent.__subclasses__():
-        yield from ((word, kind) for word in get_args(kind.model_fields["protocol"].annotation))
-        yield from _by_word(kind)
-
-
-PROTOCOLS: Mapping[str, type[BackendSettings]] = dict(_by_word())
-AnyBackend = Annotated[BackendSettings, ByWord("protocol", PROTOCOLS)]

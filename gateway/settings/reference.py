@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from pydantic import BaseModel
@@ -37,6 +38,7 @@ are errors. [`config/gateway.yaml`](../config/gateway.yaml) is an example with e
   `state`, and `host`, `port`, `workers` and `admin` of `server`, take effect at the next start.
 - In the tables, *left out* is a default that no file can say: what then holds is in the meaning."""
 
+BACKENDS = "backends.<name>."
 EVERY_BACKEND = "Keys of every backend. `<name>` is yours: letters, digits, `-` and `_`."
 
 
@@ -76,34 +78,51 @@ def markdown(schema: Schema) -> str:
 class _Page:
     def __init__(self, definitions: Mapping[str, Schema]) -> None:
         self._definitions = definitions
+        self._places: dict[str, str] = {}  # of sections by definition, those that backends have
+        self._done: set[str] = set()  # paths of tables
 
     def tables(
-        self, title: str, sentence: str, section: Schema, keys: Mapping[str, Schema], path: str, *, below: bool = True
+        self,
+        title: str,
+        sentence: str,
+        section: Schema,
+        keys: Mapping[str, Schema],
+        path: str,
+        elsewhere: Mapping[str, str] = MappingProxyType({}),
     ) -> Iterator[str]:
-        """The table of a section's keys; `below` it those of all sections that these keys have."""
+        """The table of a section's keys, then those of all sections that these keys have.
+
+        `path` leads to the section; `elsewhere` are the paths of keys that are described under another than theirs.
+        """
         required = section.get("required", ())
-        paths = {name: f"{path}.{name}".lstrip(".") for name in keys}
+        paths = {name: f"{path}.{name}".lstrip(".") for name in keys} | dict(elsewhere)
         rows = [
             f"| `{name}` | {self._type(value, paths[name])} | "
             f"{'**required**' if name in required else _default(value)} | {_escaped(value['description'])} |"
             for name, value in keys.items()
         ]
         yield "\n".join([f"## {title}", "", _escaped(sentence), "", *HEAD, *rows])
-        for name, value in keys.items() if below else ():
+        for name, value in keys.items():
             yield from self._sections(value, paths[name])
 
     def _sections(self, value: Schema, path: str) -> Iterator[str]:
         match value:
             case {"$ref": ref}:
+                if self._place(ref, path) != path or path in self._done:
+                    return
+                self._done.add(path)
                 section = self._definition(ref)
                 yield from self.tables(f"`{path}`", section["description"], section, section["properties"], path)
             case {"items": item}:
                 yield from self._sections(item, f"{path}[]")
             case {"additionalProperties": {"allOf": chosen}}:
                 yield from self._backends(chosen, f"{path}.<name>")
-            case {"oneOf": sections}:
+            case {"additionalProperties": dict() as inner}:
+                yield from self._sections(inner, f"{path}.<name>")
+            case {"oneOf": sections} if path not in self._done:
+                self._done.add(path)
                 keys = dict(self._only_key(section["$ref"]) for section in sections)
-                yield from self.tables(f"`{path}`", "Exactly one of these keys.", {}, keys, path)
+                yield from self.tables(f"`{path}`", "Exactly one of these keys.", {}, keys, path.partition("`")[0])
             case {"anyOf": options}:
                 for option in options:
                     yield from self._sections(option, path)
@@ -116,8 +135,14 @@ class _Page:
         for each in chosen:
             word, section = each["if"]["properties"][TAG]["const"], self._definition(each["then"]["$ref"])
             own = {name: value for name, value in section["properties"].items() if value != common.get(name)}
-            title = f"`{path}` with `{TAG}: {word}`"
-            yield from self.tables(title, section["description"], section, own, path, below=False)
+            title = f"{path}` with `{TAG}: {word}"
+            # A key that others have too, with sections of its own.
+            elsewhere = {
+                name: f"{path}.{name}` with `{TAG}: {word}"
+                for name, value in own.items()
+                if name in common and not _references(value) <= _references(common[name])
+            }
+            yield from self.tables(f"`{title}`", section["description"], section, own, path, elsewhere)
 
     def _only_key(self, ref: str) -> tuple[str, Schema]:
         """The key of a section that has one, described by both sentences."""
@@ -127,7 +152,7 @@ class _Page:
 
     def _type(self, value: Schema, path: str) -> str:
         """What may stand there, in words; `path` is where, so that sections below can be linked."""
-        section = f"[section](#{anchor(path)})"
+        section = f"[section](#{anchor(self._place(value['$ref'], path) if '$ref' in value else path)})"
         match value:
             case {"anyOf": [{"enum": words}, _]}:
                 return _either([f"`{word}`" for word in words])
@@ -148,8 +173,17 @@ class _Page:
                 return "`true` or `false`"
         return _escaped(value["title"])
 
+    def _place(self, ref: str, path: str) -> str:
+        """Where a section is described: at its own path, but once for all keys of backends."""
+        return self._places.setdefault(ref, path) if path.startswith(BACKENDS) else path
+
     def _definition(self, ref: str) -> Schema:
         return self._definitions[ref.removeprefix("#/$defs/")]
+
+
+def _references(value: Schema) -> set[str]:
+    """The sections that stand right below a key."""
+    return set(re.findall(r"#/\$defs/\w+", str(value)))
 
 
 def _default(value: Schema) -> str:

@@ -140,10 +140,16 @@ ListOf = Annotated[tuple[T, ...], Items()]
 
 
 class ByName(Parts):
-    """Values under names that the operator chooses, as `Annotated[Mapping[str, T], ByName(NAME)]`."""
+    """Values under names that the operator chooses, as `Annotated[Mapping[str, T], ByName(NAME)]`.
 
-    def __init__(self, name: Text) -> None:
+    `check` finds those that do not go with the others, by their names.
+    """
+
+    def __init__(
+        self, name: Text, check: Callable[[Mapping[str, Any]], Iterable[tuple[str, str]]] | None = None
+    ) -> None:
         self.name = name
+        self.check = check
 
     def read(self, value: Any, validate: Validate) -> Mapping[str, Any]:
         if not isinstance(value, Cursor):
@@ -157,6 +163,8 @@ class ByName(Parts):
                 entry.refuse_key(f"as a name {self.name.must}")
             elif (item := _first(validate, {name: entry}, name)) is not None:
                 values[name] = item
+        for name, message in self.check(values) if self.check else ():
+            entries[name].refuse_key(message)
         if len(values) < len(entries):
             raise RefusedError
         return MappingProxyType(values)

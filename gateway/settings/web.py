@@ -191,7 +191,7 @@ class FilePath(str):
     __slots__ = ()
 
 
-def _readable(value: str, cursor: Cursor) -> FilePath:
+def readable_file(value: str, cursor: Cursor) -> FilePath:
     """A relative path starts where the configuration lies; a file may be absent wherever variables may.
 
     Problems quote what the configuration says: a variable may hold the key itself.
@@ -210,7 +210,7 @@ def _readable(value: str, cursor: Cursor) -> FilePath:
     return FilePath(path)
 
 
-File = Annotated[FilePath, Text(title="path of a file", resolve=_readable)]
+File = Annotated[FilePath, Text(title="path of a file", resolve=readable_file)]
 
 
 class TlsSettings(Section):

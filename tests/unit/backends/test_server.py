@@ -7,7 +7,7 @@ import pytest
 from gateway.assembly import parts
 from gateway.backends.server import Server
 from gateway.config import read
-from gateway.settings.backends import PROTOCOLS
+from gateway.settings.protocols import PROTOCOLS
 from gateway.transport import Kind, Limits, Origin, Pool, TransportError
 
 URL = "http://127.0.0.1:1/base/"

@@ -10,9 +10,10 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from gateway.settings import BearerAuthSettings, ServerSettings
-from gateway.settings.backends import PROTOCOLS, BackendSettings, SigningSettings, SingleBackendSettings
+from gateway.settings.backends import BackendSettings, SigningSettings, SingleBackendSettings
 from gateway.settings.cursor import ParseContext
 from gateway.settings.limits import NAME
+from gateway.settings.protocols import PROTOCOLS
 from gateway.settings.sections import ByName, ByWord, Section, setting
 from gateway.settings.substitution import Substitution
 from gateway.settings.values import Choice, Duration
@@ -56,7 +57,7 @@ def test_another_protocol_is_a_class_and_a_line() -> None:
 def test_a_key_of_another_protocol_is_checked_like_any_other() -> None:
     _, problems = read(File, "backends: {desk: {protocol: pagr, url: 'http://x'}, top: {protocol: pager, rin: 2h}}")
     assert problems == [
-        "f:1:29: backends.desk.protocol: must be one of otc, oxp, mcp, callback, rcrt, pager; did you mean 'pager'?",
+        f"f:1:29: backends.desk.protocol: must be one of {', '.join(PROTOCOLS)}, pager; did you mean 'pager'?",
         "f:1:53: backends.top.url: is missing",
         "f:1:76: backends.top.rin: is not a known key; did you mean 'ring'?",
     ]

@@ -1,0 +1,93 @@
+"""What the settings of an API say about its document, for the package that reads documents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from gateway.backends.lists import bounds_of
+from gateway.openapi.terms import Match, Terms, ToolTerms
+from gateway.settings.backends import HeaderAuthSettings
+from gateway.settings.openapi import MatchSettings, OpenApiBackendSettings, ToolSettings
+from gateway.settings.openapi_auth import (
+    BasicAuthSettings,
+    PlacedKeyAuthSettings,
+    SchemesAuthSettings,
+    header_of,
+)
+
+Kind = Literal["", "bearer", "basic", "api_key", "header", "schemes"]
+
+
+def terms_of(settings: OpenApiBackendSettings, backend: str) -> Terms:
+    """The terms of the backend with that name."""
+    operations, auth, key = settings.operations, settings.auth, settings.idempotency_key
+    placed = auth.api_key if isinstance(auth, PlacedKeyAuthSettings) else None
+    reads_files = settings.references == "files" and not settings.document_url
+    return Terms(
+        bounds=bounds_of(backend, settings),
+        url=settings.addresses[0],
+        base_path=settings.base_path,
+        folder=str(Path(settings.document).resolve().parent) if reads_files else "",
+        version=settings.version or "",
+        methods=operations.methods,
+        include=tuple(map(_match, operations.include)),
+        exclude=tuple(map(_match, operations.exclude)),
+        include_deprecated=operations.include_deprecated,
+        max_operations=operations.max_tools,
+        arguments=dict(settings.arguments),
+        tools={key: _tool(tool) for key, tool in settings.tools.items()},
+        server_variables=dict(settings.server_variables),
+        output_schemas=settings.output_schemas,
+        deep_arrays=settings.deep_arrays,
+        max_binary_bytes=settings.max_binary_bytes,
+        key_header="" if key is None else key.header,
+        key_quoted=key is None or key.form == "quoted",
+        auth=_kind(settings),
+        auth_header=header_of(auth),
+        auth_in="" if placed is None else placed.where or "",
+        auth_name="" if placed is None else placed.name or "",
+        schemes=tuple(auth.schemes) if isinstance(auth, SchemesAuthSettings) else (),
+        lent_tokens=dict(settings.caller_tokens),
+        lent_secrets=dict(settings.caller_secrets),
+    )
+
+
+def _kind(settings: OpenApiBackendSettings) -> Kind:
+    """What kind of credential the backend has; how a bearer token is come by does not matter to a document."""
+    match settings.auth:
+        case None:
+            return ""
+        case BasicAuthSettings():
+            return "basic"
+        case PlacedKeyAuthSettings():
+            return "api_key"
+        case HeaderAuthSettings():
+            return "header"
+        case SchemesAuthSettings():
+            return "schemes"
+    return "bearer"
+
+
+def _match(settings: MatchSettings) -> Match:
+    return Match(
+        operation=settings.operation or "",
+        tag=settings.tag or "",
+        path=settings.path or "",
+        method=settings.method or "",
+        deprecated=settings.deprecated,
+    )
+
+
+def _tool(settings: ToolSettings) -> ToolTerms:
+    return ToolTerms(
+        name=settings.name or "",
+        description=settings.description or "",
+        arguments=dict(settings.arguments),
+        hide=settings.hide,
+        select=settings.select or "",
+        response_headers=settings.response_headers,
+        media_type=settings.media_type or "",
+        encoded_slashes=settings.encoded_slashes,
+        unsafe=settings.unsafe,
+    )

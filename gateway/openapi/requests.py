@@ -1,0 +1,172 @@
+"""The request of a call, made of its plan and its arguments (OpenAPI 3.0 to 3.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from urllib.parse import quote
+
+import msgspec
+from msgspec import UNSET, Raw
+
+from gateway.errors import ErrorCode, GatewayError
+from gateway.model import Arguments, Json
+from gateway.openapi import paths
+from gateway.openapi.bodies import Body, encode_body, form_text, narrow
+from gateway.openapi.plan import BodyPlan, Parameter, Plan, Where
+from gateway.openapi.serialise import UnsendableError, content, cookie_text, encoded, header_text, path_text, query_text
+from gateway.wire import WireRequest
+
+BODY = "body"  # the argument
+# Of the path, the query and what arguments add to the headers: servers take 8 to 16 KiB.
+MAX_HEAD_BYTES = 16 * 1024
+
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+
+Header = tuple[bytes, bytes]
+
+
+def request_of(plan: Plan, arguments: Arguments, call_id: str) -> WireRequest:
+    """Makes the request of a call. Raises INVALID_ARGUMENTS for values that have no form where they have to go."""
+    given: Mapping[str, Json] = arguments if isinstance(arguments, dict) else _members(arguments)
+    wrong: dict[str, str] = {}
+    placed = _placed(plan, given, wrong)
+    body = _body(plan.body, given, wrong) if plan.body is not None else None
+    target = "" if wrong else _path(plan, dict(placed["path"]), wrong)
+    if query := placed["query"]:
+        target = f"{target}?{'&'.join([text for _, text in query])}"
+    headers = [_header("accept", plan.accept)]
+    headers += [_header(name, text) for name, text in placed["header"]]
+    if cookies := placed["cookie"]:
+        headers.append(_header("cookie", "; ".join([text for _, text in cookies])))
+    if len(target) + sum([len(text) for _, text in headers]) > MAX_HEAD_BYTES:
+        wrong.setdefault(_longest(plan, given), "is too long to be sent in a path, a query or a header")
+    if wrong:
+        raise GatewayError(ErrorCode.INVALID_ARGUMENTS, "Some input parameters are invalid.", parameters=wrong)
+    if plan.key_header:
+        headers.append(_header(plan.key_header, f'"{call_id}"' if plan.key_quoted else call_id))
+    if body is not None:
+        headers.append(_header("content-type", body[0]))
+    return WireRequest(
+        method=plan.method.encode("ascii"),
+        path=target,
+        headers=tuple(headers),
+        body=b"" if body is None else body[1],
+    )
+
+
+def _placed(plan: Plan, given: Mapping[str, Json], wrong: dict[str, str]) -> dict[Where, list[tuple[str, str]]]:
+    """The names and texts of parameters, by where they go; `wrong` takes the arguments that cannot be sent."""
+    query: list[tuple[str, str]] = []
+    placed: dict[Where, list[tuple[str, str]]] = {
+        "path": [],
+        "query": query,
+        "querystring": query,
+        "header": [],
+        "cookie": [],
+    }
+    for parameter in plan.parameters:
+        value = parameter.fixed
+        if value is UNSET:
+            value = given.get(parameter.argument)
+        try:
+            text = None if value is None else _text(plan, parameter, value)
+        except UnsendableError as exc:
+            wrong[parameter.argument] = str(exc)
+            continue
+        if text is not None:
+            placed[parameter.where].append((parameter.name, text))
+        elif parameter.required or parameter.where == "path":
+            wrong[parameter.argument] = "is required" if value is None else "is empty"
+    return placed
+
+
+def _text(plan: Plan, parameter: Parameter, value: Json) -> str | None:
+    """A value as it stands on the wire; None if there is nothing to send. Raises UnsendableError."""
+    if type(value) is Raw:
+        value = narrow(value)
+        if value is None:
+            return None
+    if type(value) is dict:
+        _check_names(plan, parameter, value)
+    return _TEXTS[parameter.where](parameter, value)
+
+
+def _check_names(plan: Plan, parameter: Parameter, members: Mapping[str, Json]) -> None:
+    """Refuses an object whose members would stand for other parameters, or for a credential."""
+    where = parameter.where
+    if where != "querystring" and (
+        where in ("path", "header") or not parameter.explode or parameter.style == "deepObject" or parameter.media_type
+    ):
+        return
+    others = (other.name for other in plan.parameters if other.where == where and other is not parameter)
+    taken = {name.casefold() for name in (*others, *plan.access.key_names)}
+    # In brackets stand members, whose parent some servers would replace.
+    if any(name.partition("[")[0].casefold() in taken for name in members):
+        raise UnsendableError("has a member with the name of another parameter")
+
+
+def _querystring(parameter: Parameter, value: Json) -> str | None:
+    """A whole query (OpenAPI 3.2, `in: querystring`)."""
+    if "form" in parameter.media_type:
+        return form_text({}, value, quote) or None
+    return encoded(content(parameter, value))
+
+
+_TEXTS: dict[Where, Callable[[Parameter, Json], str | None]] = {
+    "path": path_text,
+    "query": query_text,
+    "querystring": _querystring,
+    "header": header_text,
+    "cookie": cookie_text,
+}
+
+
+def _path(plan: Plan, texts: Mapping[str, str], wrong: dict[str, str]) -> str:
+    """The path below the backend's URL; `wrong` takes the arguments that would lead elsewhere."""
+    found: list[str] = []
+    for segment in paths.segments_of(plan.path):
+        if len(segment) == 1:
+            found.append(segment[0])
+            continue
+        text = paths.filled(segment, texts)
+        if not paths.is_harmless(text):
+            inside = [one for one in plan.parameters if one.where == "path" and one.name in segment[1::2]]
+            try:
+                paths.check(text, may_hold_slash=any(one.encoded_slashes for one in inside))
+            except UnsendableError as exc:
+                wrong |= {one.argument: str(exc) for one in inside}
+        found.append(text)
+    return "/".join(found)
+
+
+def _body(plan: BodyPlan, given: Mapping[str, Json], wrong: dict[str, str]) -> Body | None:
+    """The body, if there is one; `wrong` says why it cannot be sent."""
+    value = given.get(BODY, UNSET)
+    if value is UNSET and plan.fixed:
+        value = {}
+    is_null = value is None or (type(value) is Raw and bytes(value) == b"null")
+    if value is UNSET or (is_null and plan.kind != "json"):
+        if plan.required:
+            wrong[BODY] = "is required"
+        return None
+    try:
+        return encode_body(plan, value)
+    except UnsendableError as exc:
+        wrong[BODY] = str(exc)
+        return None
+
+
+def _longest(plan: Plan, given: Mapping[str, Json]) -> str:
+    """The argument outside the body that takes the most room."""
+    sizes = {one.argument: len(str(given.get(one.argument, ""))) for one in plan.parameters}
+    return max(sizes, key=sizes.__getitem__, default=BODY)
+
+
+@lru_cache(4096)  # the names of a few documents
+def _field_name(name: str) -> bytes:
+    return name.lower().encode("ascii", "replace")  # which is no name, and is refused where it would be sent
+
+
+def _header(name: str, text: str) -> Header:
+    return _field_name(name), text.encode("ascii", "replace")

@@ -1,0 +1,245 @@
+"""Values as parameters: the styles in which texts, arrays and objects stand in paths, queries, headers and cookies.
+
+OpenAPI 3.2, Style Values and Appendices C to E; RFC 6570 for what they say in its words; RFC 6265 for cookies.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from urllib.parse import quote
+
+from gateway.model import Json, JsonObject
+from gateway.openapi.plan import Parameter
+
+# What `allow_reserved` leaves as it is; never what ends the part of a URL it stands in, or means another character.
+RESERVED = {"query": ":/?[]@!$'()*,;=", "path": ":[]@!$&'()*+,;=", "cookie": ""}
+COOKIE_OCTETS = "!#$&'()*+-./:<=>?@[]^_`{|}~"  # RFC 6265, 4.1.1, but for `%`, which begins what was encoded
+JOINTS = {"simple": ",", "label": ".", "matrix": ";"}  # between the parts of an exploded value in a path
+DELIMITERS = {"spaceDelimited": (" ", "%20"), "pipeDelimited": ("|", "%7C")}
+CONTAINERS = (list, dict)
+LONGEST_PLAIN = 1e21  # from here on JavaScript, too, writes numbers with an exponent
+
+_is_unreserved = re.compile(r"[A-Za-z0-9._~-]*").fullmatch  # RFC 3986, 2.3
+_is_token = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch  # RFC 9110, 5.6.2
+
+Encode = Callable[[str], str]
+
+
+class UnsendableError(ValueError):
+    """A value that has no form where it has to go; the text says why, as in 'holds null'."""
+
+
+def scalar(value: Json) -> str:
+    """The text of a value that is no array or object. Raises UnsendableError."""
+    kind = type(value)
+    if kind is str:
+        return value  # type: ignore[no-any-return]
+    if kind is bool:
+        return "true" if value else "false"
+    if kind is int:
+        return str(value)
+    if kind is float:
+        return str(int(value)) if value.is_integer() and abs(value) < LONGEST_PLAIN else repr(value)
+    if value is None:
+        raise UnsendableError("holds null, which cannot be sent here")
+    raise UnsendableError("holds an array or an object inside another, which cannot be sent here")
+
+
+def encoded(text: str, safe: str = "") -> str:
+    """The text with all its bytes percent-encoded that are neither unreserved nor safe."""
+    return text if _is_unreserved(text) else quote(text, safe)
+
+
+@lru_cache(4096)  # the names of a few documents
+def encoded_name(name: str) -> str:
+    return quote(name, "")
+
+
+def path_text(parameter: Parameter, value: Json) -> str | None:
+    """What stands for a placeholder in a path; None if the value is empty. Raises UnsendableError."""
+    if parameter.media_type:
+        return encoded(content(parameter, value))
+    style, explode = parameter.style, parameter.explode
+    if type(value) not in CONTAINERS:
+        text = encoded(scalar(value), RESERVED["path"] if parameter.allow_reserved else "")
+        if style == "simple":
+            return text or None
+        return _matrix_pair(encoded_name(parameter.name), text) if style == "matrix" else f".{text}"
+    parts = _parts(value, explode, _member_encoder(parameter))
+    if not parts:
+        return None
+    if style == "matrix":
+        name = encoded_name(parameter.name)
+        if not explode:
+            return f";{name}={','.join(parts)}"
+        if type(value) is list:
+            return "".join(_matrix_pair(name, part) for part in parts)
+        return "".join(f";{part.removesuffix('=')}" for part in parts)
+    joined = (JOINTS[style] if explode else ",").join(parts)
+    return f".{joined}" if style == "label" else joined or None
+
+
+def _matrix_pair(name: str, text: str) -> str:
+    return f";{name}={text}" if text else f";{name}"  # RFC 6570, 3.2.7
+
+
+def query_text(parameter: Parameter, value: Json) -> str | None:
+    """The pairs of a parameter in a query; None if there are none. Raises UnsendableError."""
+    name = encoded_name(parameter.name)
+    if parameter.media_type:
+        return f"{name}={encoded(content(parameter, value))}"
+    style = parameter.style
+    if style == "deepObject":
+        if type(value) is not dict:
+            raise UnsendableError("is no object")
+        return "&".join(_deep(name, value, parameter)) or None
+    if type(value) not in CONTAINERS:
+        return f"{name}={encoded(scalar(value), RESERVED['query'] if parameter.allow_reserved else '')}"
+    if style in DELIMITERS:
+        if not parameter.explode:
+            return _delimited(name, value, *DELIMITERS[style])
+        if type(value) is dict:
+            raise UnsendableError("is an object, which cannot be sent here")
+    return _form(name, value, parameter.explode, _member_encoder(parameter), "&")
+
+
+def _form(name: str, value: Json, explode: bool, encode: Encode, joint: str) -> str | None:
+    parts = _parts(value, explode, encode)
+    if not parts:
+        return None
+    if not explode:
+        return f"{name}={','.join(parts)}"
+    return joint.join(parts if type(value) is dict else [f"{name}={part}" for part in parts])
+
+
+def _delimited(name: str, value: Json, delimiter: str, joint: str) -> str | None:
+    """Joins parts with a delimiter that is encoded itself, so that none of them may hold it."""
+
+    def encode(text: str) -> str:
+        if delimiter in text:
+            raise UnsendableError(f"holds {delimiter!r}, which separates its items")
+        return encoded(text)
+
+    parts = _parts(value, False, encode)
+    return f"{name}={joint.join(parts)}" if parts else None
+
+
+def _deep(name: str, value: JsonObject, parameter: Parameter) -> list[str]:
+    pairs: list[str] = []
+    for key, inner in value.items():
+        if "[" in key or "]" in key:
+            raise UnsendableError("has a member whose name holds a bracket")
+        inner_name = f"{name}%5B{encoded(key)}%5D"
+        if type(inner) is dict:
+            pairs += _deep(inner_name, inner, parameter)
+        elif type(inner) is list:
+            pairs += _deep_items(inner_name, inner, parameter)
+        elif inner is not None:
+            pairs.append(f"{inner_name}={_deep_value(inner, parameter)}")
+    return pairs
+
+
+def _deep_items(name: str, items: list[Json], parameter: Parameter) -> list[str]:
+    """The items of an array inside an object, in the form that the server's framework reads; no standard has one."""
+    marks = {"repeat": "", "brackets": "%5B%5D"}
+    mark = marks.get(parameter.deep_arrays)
+    return [
+        f"{name}{f'%5B{index}%5D' if mark is None else mark}={_deep_value(item, parameter)}"
+        for index, item in enumerate(items)
+    ]
+
+
+def _deep_value(value: Json, parameter: Parameter) -> str:
+    return encoded(scalar(value), RESERVED["query"] if parameter.allow_reserved else "")
+
+
+def header_text(parameter: Parameter, value: Json) -> str | None:
+    """The value of a header, in which nothing is encoded; None if it is empty. Raises UnsendableError."""
+    if parameter.media_type:
+        text = content(parameter, value)
+    elif type(value) in CONTAINERS:
+        parts = _parts(value, parameter.explode, _header_part)
+        if not parts:
+            return None
+        text = ",".join(parts)
+    else:
+        text = scalar(value)
+    check_header(text)
+    return text
+
+
+def _header_part(text: str) -> str:
+    if "," in text:
+        raise UnsendableError("holds ',', which separates its items")
+    check_header(text)
+    return text
+
+
+def check_header(text: str) -> None:
+    """Refuses what ends a header, and what is lost or changed on the way (RFC 9110, 5.5)."""
+    if not (text.isascii() and text.isprintable()):
+        raise UnsendableError("holds a character that a header may not have")
+    if text != text.strip(" "):
+        raise UnsendableError("begins or ends with a blank, which a header may not")
+
+
+def cookie_text(parameter: Parameter, value: Json) -> str | None:
+    """The pairs of a parameter among cookies; None if there are none. Raises UnsendableError."""
+    if parameter.style == "cookie":
+        return _plain_cookie(parameter, value)
+    name = encoded_name(parameter.name)
+    if parameter.media_type:
+        return f"{name}={quote(content(parameter, value), COOKIE_OCTETS)}"
+    if type(value) not in CONTAINERS:
+        return f"{name}={quote(scalar(value), COOKIE_OCTETS)}"
+    return _form(name, value, parameter.explode, encoded, "&")
+
+
+def _plain_cookie(parameter: Parameter, value: Json) -> str | None:
+    """Cookies in which nothing is encoded (OpenAPI 3.2, style `cookie`)."""
+    if type(value) not in CONTAINERS:
+        return f"{parameter.name}={_cookie_part(scalar(value))}"
+    if type(value) is dict and parameter.explode and not all(map(_is_token, value)):
+        raise UnsendableError("has a member whose name cannot be that of a cookie")
+    return _form(parameter.name, value, parameter.explode, _cookie_part, "; ")
+
+
+def _cookie_part(text: str) -> str:
+    if quote(text, COOKIE_OCTETS + "%") != text:
+        raise UnsendableError("holds a character that a cookie may not have")
+    return text
+
+
+def content(parameter: Parameter, value: Json) -> str:
+    """The text of a parameter with a media type: JSON, else as it is. Raises UnsendableError."""
+    if "json" in parameter.media_type.lower():
+        return json.dumps(value, ensure_ascii=parameter.where == "header", separators=(",", ":"))
+    return scalar(value)
+
+
+def _parts(value: Json, explode: bool, encode: Encode) -> list[str]:
+    """The items of an array; the names and values of an object, or exploded its pairs `name=value`."""
+    if type(value) is list:
+        return [encode(scalar(item)) for item in value]
+    pairs = [(encode(name), encode(scalar(inner))) for name, inner in value.items() if inner is not None]
+    if not explode:
+        return [text for pair in pairs for text in pair]
+    if any("=" in name for name, _ in pairs):
+        raise UnsendableError("has a member whose name holds '='")
+    return [f"{name}={text}" for name, text in pairs]
+
+
+def _member_encoder(parameter: Parameter) -> Encode:
+    """Encodes a part of a value: also reserved characters that separate parts, whatever may stay as it is."""
+    safe = RESERVED[parameter.where] if parameter.allow_reserved else ""
+    joined = not (parameter.explode and parameter.style == "form")
+    safe = safe.translate(_WITHOUT_DELIMITERS) if joined else safe.replace("=", "")
+    if parameter.style == "label" and parameter.explode:
+        return lambda text: encoded(text, safe).replace(".", "%2E")
+    return lambda text: encoded(text, safe)
+
+
+_WITHOUT_DELIMITERS = str.maketrans("", "", ",;=&")

@@ -1,0 +1,327 @@
+"""Settings of HTTP APIs whose operations become tools, by their OpenAPI documents."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Literal
+from urllib.parse import unquote, urlsplit
+
+from gateway.naming import full_version
+from gateway.settings.backends import ReplicatedBackendSettings
+from gateway.settings.cursor import Cursor
+from gateway.settings.json_values import AnyJson
+from gateway.settings.openapi_auth import (
+    AUTHORIZATION,
+    SCHEME,
+    DocumentAuthSettings,
+    OpenApiAuthSettings,
+    SchemesAuthSettings,
+    header_of,
+)
+from gateway.settings.routes import ID
+from gateway.settings.sections import ByName, ByOnlyKey, Items, ListOf, Section, setting
+from gateway.settings.substitution import UnfitError
+from gateway.settings.values import AnyText, Choice, Flag, Integer, Size, Text
+from gateway.settings.web import HEADER_NAME, ORIGIN, OWN_HEADERS, PATH, QUERY, is_loopback, readable_file
+
+References = Literal["local", "files"]
+OutputSchemas = Literal["full", "capped", "none"]
+DeepArrays = Literal["repeat", "brackets", "indexes"]
+KeyForm = Literal["quoted", "bare"]
+ALL = "ALL"  # every method but those that double a GET, HEAD and OPTIONS, which have to be named
+NEVER = ("TRACE", "CONNECT")
+POINTER = re.compile(r"(/([^~/]|~[01])*)+")  # RFC 6901, section 3, but for the empty one
+
+PLACE = re.compile(r"(?P<method>[A-Za-z]+) (?P<path>/.*)")  # of a key of `tools`
+
+
+def _method(text: str) -> str:
+    method = text.upper()
+    if method in NEVER:
+        raise UnfitError("must not be TRACE or CONNECT, which never become tools")
+    return method
+
+
+def _base_path(text: str) -> str:
+    """Without its trailing slash: `/` is no path at all."""
+    for segment in unquote(text).split("/")[1:-1]:
+        if segment in ("", ".", ".."):
+            raise UnfitError("must be a path without '//', '.' and '..'")
+    return text.rstrip("/")
+
+
+def _document(value: str, cursor: Cursor) -> str:
+    """A URL, or the path of a file, which starts where the configuration lies."""
+    if re.match("[A-Za-z][A-Za-z0-9+.-]+:", value) is None:
+        return readable_file(value, cursor)
+    if re.fullmatch(ORIGIN + PATH + QUERY, value) is None:
+        raise UnfitError("must be the path of a file, or an https URL without user and fragment")
+    return value
+
+
+def _select(text: str) -> str:
+    if text.startswith("/") and POINTER.fullmatch(text) is None:
+        raise UnfitError("is no JSON Pointer: '~' must be written as ~0, and '/' in a name as ~1")
+    return text
+
+
+def _shown_header(text: str) -> str:
+    if text.lower() in ("set-cookie", "set-cookie2"):
+        raise UnfitError("must not be shown to callers; it holds a session of the gateway")
+    return text.lower()
+
+
+def _key_header(text: str) -> str:
+    if text.lower() in OWN_HEADERS:
+        raise UnfitError("must not be a header that the gateway sets itself; mostly it is Idempotency-Key")
+    return text.lower()
+
+
+class _ArgumentName(Text):
+    """The name of an argument, or where a value stands in the body."""
+
+    def __init__(self) -> None:
+        must = "must be the name of an argument, or a JSON Pointer into the body such as /body/assignee"
+        super().__init__(r"[^\x00-\x1f\x7f]{1,256}", must)
+
+    def matches(self, text: str) -> bool:
+        if text.startswith("/") and not (text.startswith("/body/") and POINTER.fullmatch(text)):
+            return False
+        return super().matches(text)
+
+
+class _ToolKey(Text):
+    """What an operation is called by, in `tools`."""
+
+    def __init__(self) -> None:
+        must = "must be an operationId, or a method in capitals and a path such as GET /users/{id}"
+        super().__init__(r"[^\x00-\x1f\x7f]{1,1024}", must)
+
+    def matches(self, text: str) -> bool:
+        place = PLACE.fullmatch(text)
+        return super().matches(text) and (place is None or place["method"].isupper())
+
+
+ARGUMENT = _ArgumentName()
+TOOL_KEY = _ToolKey()
+Glob = Annotated[str, Text(r"[^\x00-\x1f\x7f]{1,1024}", "must be a pattern; * and ? stand for anything")]
+Method = Annotated[str, Text(r"[A-Za-z]{1,32}", "must be a method such as GET", _method, if_missing="GET")]
+MethodOrAll = Annotated[
+    str, Text(r"[A-Za-z]{1,32}", "must be a method such as GET, or the word all", _method, if_missing="GET")
+]
+ArgumentName = Annotated[str, ARGUMENT]
+Document = Annotated[
+    str, Text(title="path of a file, or https URL", resolve=_document, if_missing="https://missing.invalid")
+]
+Arguments = Annotated[Mapping[str, AnyJson], ByName(ARGUMENT)]
+
+
+class MatchSettings(Section):
+    """Operations of which all that is said here holds."""
+
+    operation: Glob | None = setting(None, "A pattern of operationIds; * and ? stand for anything.")
+    tag: AnyText | None = setting(None, "A tag they have.")
+    path: Glob | None = setting(None, "A pattern of paths as the document has them; * and ? stand for anything.")
+    method: Method | None = setting(None, "Their method.")
+    deprecated: Flag | None = setting(None, "Whether they are deprecated.")
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        if not self.model_fields_set:
+            yield "", "must have at least one of operation, tag, path, method and deprecated"
+        if self.method == ALL:
+            yield "method", "must be a method such as GET; left out, any"
+
+
+class OperationsSettings(Section):
+    """Which operations become tools."""
+
+    methods: Annotated[tuple[MethodOrAll, ...], Items(at_least=1)] = setting(
+        ["GET", "QUERY"], "Methods of operations that may become tools. `all`: all but HEAD and OPTIONS."
+    )
+    include: ListOf[MatchSettings] = setting([], "Which of them do; left out, all.")
+    exclude: ListOf[MatchSettings] = setting([], "Which of those do not.")
+    include_deprecated: Flag = setting(False, "Whether deprecated ones do.")
+    max_tools: Annotated[int, Integer(1, 20_000)] = setting(
+        200, "How many there may be; with more none is published, since no model can choose among them.", alias="max"
+    )
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        for number, match in enumerate(self.include):
+            if match.method and not allows(self.methods, match.method):
+                yield "include", f"[{number}] names {match.method}, which methods leaves out; list it there too"
+            if match.deprecated and not self.include_deprecated:
+                yield "include", f"[{number}] names what is left out without 'include_deprecated: true'"
+
+
+def allows(methods: Sequence[str], method: str) -> bool:
+    """Whether operations of a method may become tools."""
+    return method in methods or (ALL in methods and method not in ("HEAD", "OPTIONS"))
+
+
+class ToolSettings(Section):
+    """What is different about one operation."""
+
+    name: Annotated[str, Text("[A-Za-z0-9_]{1,64}", "must be letters, digits and _, at most 64")] | None = setting(
+        None, "The name of its tool; left out, its operationId, or else its method and path."
+    )
+    description: AnyText | None = setting(None, "What models are told about it; left out, what the document says.")
+    arguments: Arguments = setting(
+        {}, "Fixed values, which callers neither see nor change: by argument, or by JSON Pointer into the body."
+    )
+    hide: ListOf[ArgumentName] = setting([], "Arguments that callers do not see and that are not sent.")
+    select: (
+        Annotated[str, Text(convert=_select, any_scalar=True, title="JMESPath expression, or JSON Pointer")] | None
+    ) = setting(None, "What of its answer is the result: a JMESPath expression, or a JSON Pointer such as `/items`.")
+    response_headers: ListOf[Annotated[str, Text(HEADER_NAME, "must be the name of one header", _shown_header)]] = (
+        setting([], "Headers of its answer that callers get; the result is then an object with `body` and `headers`.")
+    )
+    media_type: (
+        Annotated[
+            str,
+            Text(r"[!#$&^_.+A-Za-z0-9*-]+/[!#$&^_.+A-Za-z0-9*-]+( *;[ -~]+)?", "must be a media type such as text/csv"),
+        ]
+        | None
+    ) = setting(None, "Which of the media types the document offers the body is sent as.")
+    encoded_slashes: ListOf[Annotated[str, ID]] = setting(
+        [], "Arguments in its path that may hold slashes, which are sent as `%2F`."
+    )
+    unsafe: Flag = setting(False, "Whether it changes something although its method promises not to.")
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        for name in self.hide:
+            if name in self.arguments:
+                yield "hide", f"must not name {name}, which arguments fixes; what is fixed is hidden"
+
+
+def _same_names(tools: Mapping[str, ToolSettings]) -> Iterator[tuple[str, str]]:
+    """Finds tools that have the name of an earlier one; callers of some protocols do not tell capitals apart."""
+    first: dict[str, str] = {}
+    for key, tool in tools.items():
+        if tool.name and (other := first.setdefault(tool.name.lower(), key)) != key:
+            yield key, f"must not have the name {tool.name}, which is that of {other!r}"
+
+
+class IdempotencyKeySettings(Section):
+    """A header that lets the API tell a request sent twice from two requests (Idempotency-Key of the IETF's draft)."""
+
+    header: Annotated[str, Text(HEADER_NAME, "must be the name of one header", _key_header)] = setting(
+        "Idempotency-Key", "Its name."
+    )
+    form: Choice[KeyForm] = setting("quoted", "How its value is written: in quotes, as the draft has it, or bare.")
+
+
+class OpenApiBackendSettings(ReplicatedBackendSettings):
+    """An HTTP API that an OpenAPI document describes, 3.0 to 3.2, or Swagger 2.0: its operations are the tools."""
+
+    protocol: Choice[Literal["openapi"]] = setting(..., "HTTP, as an OpenAPI document says.")
+    document: Document = setting(..., "The document: a file, JSON or YAML, or where it is fetched.")
+    document_auth: Annotated[DocumentAuthSettings, ByOnlyKey()] | None = setting(
+        None, "How the gateway proves who it is where it fetches the document; never with `auth`, which is for calls."
+    )
+    allow_http: Flag = setting(False, "Whether the document may be fetched over http from another machine.")
+    pin: Annotated[str, Text("sha256:[0-9a-f]{64}", "must be sha256: and the 64 hex digits of a SHA-256")] | None = (
+        setting(None, "The digest of the only document to take; left out, any.")
+    )
+    references: Choice[References] = setting(
+        "local", "What the document may refer to: parts of itself, or also files in its own folder."
+    )
+    server_variables: Annotated[Mapping[str, AnyText], ByName(ID)] = setting(
+        {}, "Values of the variables in the URLs of its servers; left out, their defaults."
+    )
+    base_path: (
+        Annotated[str, Text(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)+", "must be a path such as /v2", _base_path)] | None
+    ) = setting(
+        None,
+        "What is put between url and the paths of the document; left out, the path of the document's first server, or "
+        "nothing where url has a path.",
+    )
+    version: (
+        Annotated[
+            str,
+            Text(
+                r"[0-9]{1,9}(\.[0-9]{1,9}){0,2}",
+                "must be a version such as 1.0.0",
+                full_version,
+                any_scalar=True,
+                if_missing="1.0.0",
+            ),
+        ]
+        | None
+    ) = setting(None, "The version of its tools; left out, that of the document.")
+    auth: Annotated[OpenApiAuthSettings, ByOnlyKey()] | None = setting(  # type: ignore[assignment] # has more kinds
+        None, "How the gateway proves to the API who it is."
+    )
+    caller_tokens: Annotated[Mapping[str, Annotated[str, ID]], ByName(SCHEME)] = setting(
+        {}, "Security schemes of the document for which callers lend a token: the ids of its providers, by scheme."
+    )
+    caller_secrets: Annotated[Mapping[str, Annotated[str, ID]], ByName(SCHEME)] = setting(
+        {}, "Security schemes of the document for which callers lend a secret: the ids of these, by scheme."
+    )
+    operations: OperationsSettings = setting({}, "Which operations become tools, and how many.")
+    arguments: Arguments = setting({}, "Fixed values of arguments, for every operation that has them.")
+    tools: Annotated[Mapping[str, ToolSettings], ByName(TOOL_KEY, _same_names)] = setting(
+        {}, "What is different about single operations, by operationId or by `METHOD /path`."
+    )
+    output_schemas: Choice[OutputSchemas] = setting(
+        "capped", "Whether tools say what their results look like: always, up to 32 KiB of each, or never."
+    )
+    deep_arrays: Choice[DeepArrays] = setting(
+        "repeat", "How arrays within `deepObject` parameters are sent: `a[b]=1`, `a[b][]=1` or `a[b][0]=1`."
+    )
+    idempotency_key: IdempotencyKeySettings | None = setting(
+        None, "Has the API tell repeated requests apart, so that also calls that change something are sent again."
+    )
+    max_binary_bytes: Annotated[int, Size("1KiB", "64MiB")] = setting(
+        "1MiB", "The largest answer that is neither JSON nor text, before it is written as base64."
+    )
+
+    @property
+    def document_url(self) -> str:
+        """Where the document is fetched; empty if it is a file."""
+        return self.document if re.match("https?:", self.document) else ""
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        yield from ReplicatedBackendSettings.problems(self)
+        yield from self._of_the_document()
+        yield from self._of_credentials()
+        if self.max_binary_bytes > self.max_response_bytes:
+            yield "max_binary_bytes", "must not be more than max_response"
+
+    def _of_the_document(self) -> Iterator[tuple[str, str]]:
+        url = urlsplit(self.document_url)
+        if url.scheme == "http" and not is_loopback(url.hostname or "") and not self.allow_http:
+            yield (
+                "document",
+                "must be an https URL; http, which anybody on the way can change, needs 'allow_http: true'",
+            )
+        if not self.document_url and self.document_auth is not None:
+            yield "document_auth", "has no effect on a file"
+        if self.document_url and self.references == "files":
+            yield "references", "must be local where the document is fetched; only files may refer to files"
+        if self.base_path is not None and self.server_variables:
+            yield "server_variables", "has no effect beside base_path"
+
+    def _of_credentials(self) -> Iterator[tuple[str, str]]:
+        header = header_of(self.auth)
+        if self.caller_tokens and header == AUTHORIZATION:
+            yield (
+                "caller_tokens",
+                "must not stand beside an auth that also sets Authorization; put what is the gateway's own under "
+                "auth.schemes, by the security schemes it is for",
+            )
+        if header and header in self.forward_headers:
+            yield "forward_headers", f"must not list {header}, which auth sets"
+        if self.idempotency_key is not None and self.idempotency_key.header in (header, *self.forward_headers):
+            yield (
+                "idempotency_key",
+                f"must have a header of its own; {self.idempotency_key.header} is set by another key",
+            )
+        own = self.auth.schemes if isinstance(self.auth, SchemesAuthSettings) else {}
+        for name in self.caller_tokens:
+            if name in own:
+                yield "caller_tokens", f"must not name {name}, for which auth.schemes has a credential"
+        for name in self.caller_secrets:
+            if name in own or name in self.caller_tokens:
+                where = "auth.schemes" if name in own else "caller_tokens"
+                yield "caller_secrets", f"must not name {name}, for which {where} has a credential"

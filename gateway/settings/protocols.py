@@ -1,0 +1,21 @@
+"""The protocols that a file can name: every class of settings that has words of its own for `protocol`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, get_args
+
+from gateway.settings import openapi  # noqa: F401 # defines one
+from gateway.settings.backends import BackendSettings
+from gateway.settings.sections import ByWord
+
+
+def _by_word(parent: type[Any] = BackendSettings) -> Iterator[tuple[str, type[BackendSettings]]]:
+    """The classes below one that have words of their own for `protocol`, in the order of their definition."""
+    for kind in parent.__subclasses__():
+        yield from ((word, kind) for word in get_args(kind.model_fields["protocol"].annotation))
+        yield from _by_word(kind)
+
+
+PROTOCOLS: Mapping[str, type[BackendSettings]] = dict(_by_word())
+AnyBackend = Annotated[BackendSettings, ByWord("protocol", PROTOCOLS)]

@@ -1,0 +1,35 @@
+"""Documents for tests: written as Python, read as the product reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gateway.dialects.listings import Bounds
+from gateway.jsontext import encode
+from gateway.openapi.document import Document, read_document
+from gateway.openapi.operations import Operation, operations
+from gateway.openapi.terms import Terms
+
+URL = "https://api.example.test"
+BOUNDS = Bounds(backend="shop", toolkit="Shop", max_tools=20_000, max_schema_bytes=64 * 1024)
+
+
+def terms(**given: Any) -> Terms:
+    return Terms(**{"bounds": BOUNDS, "url": URL, **given})
+
+
+def root(paths: Mapping[str, Any], version: str = "3.1.0", **more: Any) -> dict[str, Any]:
+    return {"openapi": version, "info": {"title": "Shop", "version": "1.2.3"}, "paths": paths, **more}
+
+
+def document(paths: Mapping[str, Any], version: str = "3.1.0", url: str = URL, **more: Any) -> Document:
+    return read_document(encode(root(paths, version, **more)), url)
+
+
+def found(document: Document, **given: Any) -> dict[str, Operation | str]:
+    """The operations of a document by place, and of those that cannot be tools the reasons by id."""
+    return dict(
+        (entry.place, entry) if isinstance(entry, Operation) else (entry.id, entry.reason)
+        for entry in operations(document, terms(**given))
+    )
