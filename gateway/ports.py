@@ -114,6 +114,18 @@ class Limiter(Protocol):
         ...
 
 
+class Reading(NamedTuple):
+    """How the JSON in a large reply is read, which may be done in another process.
+
+    `members` hold the tool's value, which stays text (`msgspec.Raw`) if it is very large. None: the value is all of it,
+    or what `select` selects: an expression of `openapi.selection`.
+    """
+
+    text: bytes
+    members: tuple[bytes, ...] | None = None
+    select: str = ""
+
+
 class CallCodec(Protocol):
     """Encodes calls of one protocol as HTTP requests, and decodes the replies. All methods are pure."""
 
@@ -123,19 +135,18 @@ class CallCodec(Protocol):
         ...
 
     @property
-    def value_members(self) -> tuple[bytes, ...]:
-        """Members of a reply that hold the tool's value; a very large one stays text (`msgspec.Raw`)."""
-        ...
-
-    @property
-    def fails_with_500(self) -> bool:
-        """Whether a 500 means that the tool failed, and not its server."""
+    def harmless(self) -> tuple[int, ...]:
+        """Statuses from 500 on with which the tool answers, or refuses: they do not speak against its server."""
         ...
 
     def request_call(self, invocation: Invocation) -> WireRequest: ...
 
+    def reading(self, reply: Answer, invocation: Invocation) -> Reading | None:
+        """How a large reply is read, apart, before `decode_reply`; None for one that `decode_reply` reads itself."""
+        ...
+
     def decode_reply(self, reply: Answer, invocation: Invocation, document: Json) -> ToolResult:
-        """Reads a reply; `document` is the body of a 200 if it was decoded already, else None.
+        """Reads a reply; `document` is what its `reading` gave, None if it had none or that failed.
 
         Raises GatewayError if the tool server refused the call before it ran anything, BrokenReplyError if the reply
         cannot be read.

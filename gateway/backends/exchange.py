@@ -21,7 +21,7 @@ from gateway.dialects import replies
 from gateway.errors import FailureCode, GatewayError, unavailable
 from gateway.model import Invocation, Json, Listing, ToolFailure, ToolResult
 from gateway.offload import OffloadError
-from gateway.ports import CallCodec
+from gateway.ports import CallCodec, Reading
 from gateway.settings import BackendSettings
 from gateway.transport import Kind, Reply, TransportError
 from gateway.wire import WireRequest
@@ -29,6 +29,7 @@ from gateway.wire import WireRequest
 log = logging.getLogger("gateway.backends")
 
 MAX_LIST_BYTES = 64 * 1024 * 1024  # 20,000 tools of 3 KiB each
+SMALL_BYTES = 4 * 1024  # of an answer that no codec reads apart
 LONG_BYTES = 1024 * 1024  # of an answer that is read between two turns of the event loop: 8 MiB take 10 ms
 LIST_TIMEOUT_S = 30.0  # a catalogue is asked for in the background
 NEXT_LIST_S = 5.0  # while another replica is left to be asked; the start waits for the first catalogue
@@ -132,10 +133,10 @@ class HttpExchange:
             if reply.status == 404:
                 reply = await self._try_other_path(codec, reply, lease, request, invocation, deadline)
             status, document = reply.status, None
-            if status == 200 and len(reply.body) > jsontext.ALWAYS_HERE_BYTES:
-                document = await self._read_large(codec, reply, invocation)
+            if len(reply.body) > SMALL_BYTES and (reading := codec.reading(reply, invocation)) is not None:
+                document = await self._read_large(reading, invocation)
             result = codec.decode_reply(reply, invocation, document)
-            if status < 500 or (status == 500 and codec.fails_with_500):
+            if status < 500 or status in codec.harmless:
                 lease.answered = True
             else:
                 note_status(lease, status)
@@ -237,13 +238,14 @@ class HttpExchange:
         self.call_path = other if reply.status == 200 else None
         return reply
 
-    async def _read_large(self, codec: CallCodec, reply: Reply, invocation: Invocation) -> Json:
+    async def _read_large(self, reading: Reading, invocation: Invocation) -> Json:
         """Reads an answer of very many values in another process, a long one in a turn of its own, else None."""
-        text = replies.without_mark(reply.body)
+        text, owner = reading.text, invocation.principal
         try:
-            if jsontext.is_wide(text):
-                members, owner = codec.value_members, invocation.principal
-                return await self._checker.read(text, members, replies.MAX_DEPTH, owner, is_owed=True)
+            if reading.select or (reading.members is None and jsontext.is_wide(text)):
+                return await self._checker.value(text, reading.select, replies.MAX_DEPTH, owner)
+            if reading.members is not None and jsontext.is_wide(text):
+                return await self._checker.read(text, reading.members, replies.MAX_DEPTH, owner, is_owed=True)
             if len(text) <= LONG_BYTES:
                 return None
             await asyncio.sleep(0)

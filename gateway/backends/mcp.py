@@ -28,6 +28,7 @@ from gateway.dialects.mcp_results import RpcFailure
 from gateway.dialects.mcp_server import Agreed, Mirrored
 from gateway.errors import ErrorCode, GatewayError, unavailable
 from gateway.model import CallContext, Invocation, Json, JsonObject, Listing, ToolResult
+from gateway.ports import Reading
 from gateway.settings.backends import McpBackendSettings
 from gateway.transport import Kind, Reply, TransportError
 from gateway.wire import Answer, WireRequest
@@ -43,8 +44,7 @@ class McpBackend:
     deferred: Literal[False] = False
     max_exchange_s = inf
     call_paths = ("",)
-    value_members = (b"structuredContent",)
-    fails_with_500 = False
+    harmless = ()
 
     def __init__(self, name: str, settings: McpBackendSettings, context: BackendContext) -> None:
         self.name = name
@@ -75,6 +75,9 @@ class McpBackend:
 
     def request_call(self, invocation: Invocation) -> WireRequest:
         return CALL
+
+    def reading(self, reply: Answer, invocation: Invocation) -> Reading | None:
+        return replies.reading(reply, b"structuredContent")
 
     def decode_reply(self, reply: Answer, invocation: Invocation, document: Json) -> ToolResult:
         """Reads the response to a call; raises as `CallCodec.decode_reply`."""

@@ -15,6 +15,7 @@ from gateway import jsontext
 from gateway.dialects.fields import NO_REASON, duration, string
 from gateway.errors import CODE, UNAVAILABLE, ErrorCode, FailureCode, GatewayError
 from gateway.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
+from gateway.ports import Reading
 from gateway.wire import Answer
 
 ERROR_MEMBERS = frozenset(
@@ -57,7 +58,7 @@ def decode_reply(reply: Answer, invocation: Invocation, document: Json = None) -
     if reply.status in (400, 404, 422):
         raise _refusal(reply, invocation)
     if reply.status in (401, 403):
-        raise _not_ours(f"the tool server refused our credential ({reply.status})")
+        raise not_ours(f"the tool server refused our credential ({reply.status})")
     if reply.status in (408, 429, 503):
         return busy(reply, invocation)
     if reply.status >= 500:
@@ -69,7 +70,8 @@ class NotOursError(GatewayError):
     """A refusal of what the gateway itself sent along: its credential, or a secret of the route."""
 
 
-def _not_ours(detail: str) -> NotOursError:
+def not_ours(detail: str) -> NotOursError:
+    """That refusal; `detail` is for our log."""
     return NotOursError(ErrorCode.BACKEND_UNAVAILABLE, UNAVAILABLE, detail=detail)
 
 
@@ -87,6 +89,13 @@ def _document(reply: Answer, document: Json = None) -> JsonObject:
     if not isinstance(document, dict):
         raise BrokenReplyError("not a JSON object")
     return document
+
+
+def reading(reply: Answer, *members: bytes) -> Reading | None:
+    """How a large answer is read that is a document with the value under one of these members; None for a small one."""
+    if reply.status != 200 or len(reply.body) <= jsontext.ALWAYS_HERE_BYTES:
+        return None
+    return Reading(without_mark(reply.body), members)
 
 
 def without_mark(body: bytes) -> bytes:
@@ -154,14 +163,14 @@ def _milliseconds(value: Json) -> int | None:
 
 def busy(reply: Answer, invocation: Invocation) -> ToolResult:
     """The outcome of a call that a tool server has no time for (429 and 503)."""
-    seconds = _retry_after_s(reply)
+    seconds = retry_after_s(reply)
     after_ms = None if seconds is None else seconds * 1000
     code, can_retry = FailureCode.BACKEND_BUSY, invocation.idempotent
     message = "The tool server is busy."
     return ToolResult(failure=ToolFailure(message=message, can_retry=can_retry, retry_after_ms=after_ms, code=code))
 
 
-def _retry_after_s(reply: Answer) -> int | None:
+def retry_after_s(reply: Answer) -> int | None:
     """`Retry-After` in seconds, rounded up (RFC 9110, 10.2.3); None if it is neither a number nor a date.
 
     A date is held against the answer's own `Date`: that takes no clock of ours, nor that both clocks agree.
@@ -171,14 +180,14 @@ def _retry_after_s(reply: Answer) -> int | None:
     if number is not None:
         seconds = int(number[1]) + (number[2] is not None and int(number[2][1:]) > 0)
     else:
-        then, now = _date(after), _date(reply.header(b"date") or b"")
+        then, now = http_date(after), http_date(reply.header(b"date") or b"")
         if then is None or now is None:
             return None
         seconds = max(math.ceil((then - now).total_seconds()), 0)
     return min(seconds, MAX_RETRY_AFTER_MS // 1000)
 
 
-def _date(text: bytes) -> datetime | None:
+def http_date(text: bytes) -> datetime | None:
     """Reads an HTTP date in any of its three forms (RFC 9110, 5.6.7)."""
     try:
         read = parsedate_to_datetime(text[:MAX_DATE].decode("latin-1"))
@@ -230,7 +239,7 @@ def _refusal(reply: Answer, invocation: Invocation) -> GatewayError:
     said = reply.header(CODE)
     passed_on = (code for code in PASSED_ON if document.get("code") == code and said == code.encode("ascii"))
     code = next(passed_on, ErrorCode.INVALID_REQUEST)
-    return GatewayError(code, message, detail=detail, retry_after_s=_retry_after_s(reply))
+    return GatewayError(code, message, detail=detail, retry_after_s=retry_after_s(reply))
 
 
 def _missing(missing: Json) -> JsonObject:
@@ -264,7 +273,7 @@ def _requirements_refusal(message: Json, said: Json, invocation: Invocation) -> 
         if asked := [secret for secret in secrets if secret["id"] not in routes]:
             missing["secrets"] = asked
         elif not missing:
-            return _not_ours("the tool server refused a secret of the route")
+            return not_ours("the tool server refused a secret of the route")
     if not missing:
         return None
     text = string(message) or "The tool needs something more before it can run."

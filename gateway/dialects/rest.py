@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from gateway.dialects import definitions, fields
-from gateway.dialects.replies import decode_reply
+from gateway.dialects.replies import decode_reply, reading
 from gateway.errors import GatewayError
 from gateway.jsontext import encode
 from gateway.model import Invocation, Json, JsonObject, ToolCall, ToolDefinition, ToolResult
-from gateway.wire import Head, Headers, JoinedList, WireReply, WireRequest
+from gateway.ports import Reading
+from gateway.wire import Answer, Head, Headers, JoinedList, WireReply, WireRequest
 
 RFC_SCHEMA = "https://github.com/ArcadeAI/OpenToolCalling/tree/main/specification/http/1.0/openapi.json"
 OTC_SCHEMA = "otc://1.0"
@@ -50,8 +51,7 @@ class RestDialect:
     revision: ClassVar[str] = ""
     list_member: ClassVar[str] = "tools"
     call_paths: ClassVar[tuple[str, ...]] = ("/tools/call", "/call")  # of the text; the examples print the other
-    value_members: ClassVar[tuple[bytes, ...]] = (b"value",)
-    fails_with_500: ClassVar[bool] = False
+    harmless: ClassVar[tuple[int, ...]] = ()
     decode_reply = staticmethod(decode_reply)
 
     def __init__(self, wire_version: str | None = None) -> None:
@@ -69,6 +69,9 @@ class RestDialect:
         """Reads a call. Raises INVALID_REQUEST."""
         request = fields.closed(fields.object_(document.get("request"), "request"))
         return fields.call_of(request, fields.tool_ref(request.get("tool_id")))
+
+    def reading(self, reply: Answer, invocation: Invocation) -> Reading | None:
+        return reading(reply, b"value")
 
     def encode_result(self, result: ToolResult, call_id: str) -> WireReply:
         body = {"$schema": self.wire_version, "result": fields.result_object(result, call_id)}

@@ -35,6 +35,7 @@ READ_BYTES = 1024 * 1024  # of an answer, held for the reader at a time
 MEMORY_BYTES = 768 * 1024 * 1024  # 8 MiB of nothing but brackets are 3 million values of up to 100 bytes
 CHECK_S = 1.0  # of processor time; ordinary schemas take a millisecond for a megabyte
 READ_S, READ_S_PER_MB = 0.5, 0.5
+SELECT_FACTOR = 8  # a selection takes that much longer than reading what it selects from
 WITHIN_S = 15.0  # with the wait for other callers' slices
 OWED_S = 60.0  # for the result of a tool that has run: it is lost if it cannot be read
 # The signals that end a child out of time, and one out of memory.
@@ -225,6 +226,19 @@ class Checker(Offload):
                 holder = holder[name]
             holder[last] = Raw(value)
         return document
+
+    async def value(self, text: bytes, select: str, max_depth: int, owner: str) -> Json:
+        """Reads the value of a tool that has run: a JSON text, or what `select` selects from it.
+
+        One of very many values stays text (`msgspec.Raw`), and so does null. Raises JsonError.
+        """
+        parts = str(max_depth).encode(), select.encode()
+        seconds = _reading_s(text) * (SELECT_FACTOR if select else 1)
+        why, *read = await self.run(tasks.read_value, text, *parts, cpu_s=seconds, owner=owner, is_owed=True)
+        if why:
+            raise jsontext.JsonError(why.decode())
+        (value,) = read
+        return Raw(value) if value == b"null" or jsontext.is_wide(value) else jsontext.decode(value, max_depth)
 
     async def callback(
         self, body: bytes, own_id: str, own_group: str, decode: Decode, patterns: Sequence[Pattern[str]], owner: str

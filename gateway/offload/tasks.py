@@ -21,6 +21,7 @@ from gateway.dialects.listings import read_list
 from gateway.dialects.mcp_listings import read_tools
 from gateway.dialects.rcrt_tools import read_catalog
 from gateway.model import Decode, Json, JsonObject, ToolFailure, ToolResult
+from gateway.openapi.selection import SelectionError, compiled
 from gateway.schemas import (
     CompiledSchema,
     SchemaError,
@@ -66,6 +67,18 @@ def read_document(text: bytes, depth: bytes, *members: bytes) -> tuple[bytes, ..
     taken: list[bytes] = []
     rest = _without(document, names, (), taken)
     return (b"", jsontext.encode(rest), *taken)
+
+
+def read_value(text: bytes, depth: bytes, select: bytes) -> tuple[bytes, ...]:
+    """Checks a JSON value and encodes it again, or what an expression of `openapi.selection` selects from it.
+
+    Returns `(b"", value)`, or `(reason,)` if the text is not JSON or the expression does not fit it.
+    """
+    try:
+        value = jsontext.decode(text, int(depth))
+        return b"", jsontext.encode(compiled(select.decode())(value) if select else value)
+    except (jsontext.JsonError, SelectionError) as exc:
+        return (str(exc).encode(),)
 
 
 def _without(value: Json, names: set[str], path: tuple[str | int, ...], taken: list[bytes]) -> Json:
@@ -187,6 +200,7 @@ TASKS: dict[str, Task] = {
     task.__name__: task
     for task in (
         read_document,
+        read_value,
         read_callback,
         read_list,
         read_tools,

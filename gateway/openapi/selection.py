@@ -1,0 +1,92 @@
+"""The part of an answer that callers get: a JMESPath expression, or a JSON Pointer (RFC 6901)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import jmespath
+from jmespath.exceptions import EmptyExpressionError, IncompleteExpressionError, JMESPathError
+from jmespath.functions import Functions
+
+from gateway.model import Json
+
+Select = Callable[[Json], Json]
+
+MAX_EXPRESSION = 4096  # characters
+INDEX = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
+WRONG_ESCAPE = re.compile(r"~(?![01])")
+
+
+class SelectionError(ValueError):
+    """An expression that means nothing, or does not fit what it is applied to; quotes no value."""
+
+
+@lru_cache(maxsize=1024)
+def compiled(expression: str) -> Select:
+    """What selects by an expression; a JSON Pointer begins with a slash. What it does not find is null.
+
+    Raises SelectionError, with the position if there is one. What it returns raises SelectionError too.
+    """
+    if len(expression) > MAX_EXPRESSION:
+        raise SelectionError(f"it is longer than {MAX_EXPRESSION} characters")
+    if expression.startswith("/"):
+        return _by_pointer(expression)
+    try:
+        parsed = jmespath.compile(expression)
+        _check_functions(parsed.parsed)
+    except SelectionError:
+        raise
+    except (ValueError, RecursionError) as exc:
+        raise SelectionError(f"it is no JMESPath expression: {_reason(exc)}") from exc
+
+    def select(value: Json) -> Json:
+        try:
+            return parsed.search(value)
+        except (JMESPathError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as exc:
+            raise SelectionError(f"the selection does not fit it ({type(exc).__name__})") from None
+        except RecursionError:
+            raise SelectionError("the selection is too deep for it") from None
+
+    return select
+
+
+def _reason(exc: Exception) -> str:
+    """What is wrong, and where; without the drawing of the library."""
+    if isinstance(exc, EmptyExpressionError):
+        return "it is empty"
+    if isinstance(exc, IncompleteExpressionError):
+        return "it ends too early"
+    position, word = getattr(exc, "lex_position", None), getattr(exc, "token_value", None)
+    where = f" at column {position + 1}" if isinstance(position, int) else ""
+    return f"unexpected {word!r}{where}" if word else f"it cannot be read{where}"
+
+
+def _check_functions(node: Any) -> None:
+    """The library looks for functions when it comes to them. Raises SelectionError."""
+    if node["type"] == "function_expression" and node["value"] not in Functions.FUNCTION_TABLE:
+        raise SelectionError(f"there is no function {node['value']!r} in JMESPath")
+    for child in node["children"]:
+        if isinstance(child, dict) and "children" in child:
+            _check_functions(child)
+
+
+def _by_pointer(pointer: str) -> Select:
+    wrong = WRONG_ESCAPE.search(pointer)
+    if wrong is not None:
+        raise SelectionError(f"it is no JSON Pointer: '~' at column {wrong.start() + 1}")
+    tokens = [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
+
+    def select(value: Json) -> Json:
+        for token in tokens:
+            if isinstance(value, dict):
+                value = value.get(token)
+            elif isinstance(value, list) and INDEX.fullmatch(token) and int(token) < len(value):
+                value = value[int(token)]
+            else:
+                return None
+        return value
+
+    return select

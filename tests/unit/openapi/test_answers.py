@@ -1,0 +1,220 @@
+"""What a success of an operation is to a caller, by status, type and what its plan says."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from gateway import jsontext
+from gateway.dialects.replies import BrokenReplyError
+from gateway.errors import FailureCode
+from gateway.model import ToolResult
+from gateway.openapi.codec import OpenApiCodec
+from gateway.wire import WireReply
+from tests.unit.openapi.calling import ORIGIN, answer, called, operation
+
+CODEC = OpenApiCodec((ORIGIN,))
+PNG = b"\x89PNG\r\n\x1a\n\0\xff"
+PNG64 = b64encode(PNG).decode()
+XLS = "application/vnd.ms-excel"
+
+
+def read(reply: WireReply, method: str = "GET", document: Any = None, **plan: Any) -> ToolResult:
+    return CODEC.decode_reply(reply, called(operation(method, **plan)), document)
+
+
+VALUES: list[tuple[WireReply, Any]] = [
+    # JSON, whatever the success is called.
+    *((answer(status, {"a": 1}), {"a": 1}) for status in (200, 201, 202, 203, 206, 207, 226, 299)),
+    (answer(200, b'\xef\xbb\xbf{"a":1,"a":2}'), {"a": 2}),
+    (answer(200, [1], "application/vnd.a.v2+json; charset=utf-8"), [1]),
+    (answer(200, "x", "Application/JSON;charset=UTF-8"), "x"),
+    (answer(200, None, "text/json"), None),
+    (answer(200, {"a": 1}, None), {"a": 1}),
+    (answer(200, b"[1", None), "[1"),
+    (answer(200, b"\xff\0", None), {"content_type": "application/octet-stream", "base64": "/wA="}),
+    # Nothing.
+    *((answer(status, b"", kind), None) for status in (200, 203, 204, 205) for kind in (None, "application/json")),
+    (answer(204, b"x", "text/plain"), None),
+    (answer(200, b"\r\n"), None),
+    (answer(201, b"", None, location="/things/7"), {"location": "/things/7"}),
+    (answer(202, b"", None, location=f"{ORIGIN}/jobs/7?x=1"), {"location": "/jobs/7?x=1"}),
+    (answer(201, b"", None, location="http://10.0.0.1/things/7"), None),
+    (answer(201, b"", None, location=f"{ORIGIN}.evil.example/7"), None),
+    (answer(201, b"", None, location="//10.0.0.1/7"), None),
+    (answer(200, b"", None, location="/things/7"), None),
+    # Values one after the other.
+    (answer(200, b'{"a":1}\n[2]\r\n\r\n3\n', "application/x-ndjson"), [{"a": 1}, [2], 3]),
+    (answer(200, b'\x1e{"a":\n1}\n\x1e2\n', "application/json-seq"), [{"a": 1}, 2]),
+    (answer(200, b"\n", "application/jsonl"), []),
+    # Text.
+    (answer(200, "é".encode(), "text/plain"), "é"),
+    (answer(200, b"\xe9", "text/plain; charset=ISO-8859-1"), "\xe9"),
+    (answer(200, "é".encode("utf-16"), 'text/csv; charset="utf-16"'), "é"),
+    (answer(200, b"\xef\xbb\xbfa,b", "text/csv"), "a,b"),
+    (answer(200, b"<a/>", "application/atom+xml"), "<a/>"),
+    (answer(200, b"<p>", "text/html"), "<p>"),
+    (answer(200, b'{"a":1}', "text/plain"), '{"a":1}'),
+    (answer(200, b"\xff\xfe", "text/plain"), {"content_type": "text/plain", "base64": "//4="}),
+    (answer(200, b"abc", "text/plain; charset=zlib"), {"content_type": "text/plain", "base64": "YWJj"}),
+    # Bytes.
+    (answer(200, PNG, "image/png"), {"content_type": "image/png", "base64": PNG64}),
+    (answer(200, b"x", "Evil/\xe9"), {"content_type": "application/octet-stream", "base64": "eA=="}),
+    (
+        answer(200, b"x", XLS, content_disposition='attachment; filename="../../q \\"1\\".xls"'),
+        {"content_type": XLS, "base64": "eA==", "filename": 'q "1".xls'},
+    ),
+    (
+        answer(
+            200, b"x", XLS, content_disposition="attachment; filename=a.xls; filename*=UTF-8''%e2%82%ac%0A%e2%80%ae.xls"
+        ),
+        {"content_type": XLS, "base64": "eA==", "filename": "€.xls"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("reply", "value"), VALUES)
+def test_openapi_41_an_answer_is_a_value_by_its_status_and_type(reply: WireReply, value: Any) -> None:
+    result = read(reply)
+    assert result == ToolResult(value=value)
+    assert result.value_bytes >= len(jsontext.encode(value))
+
+
+PLANNED: list[tuple[WireReply, dict[str, Any], Any]] = [
+    (answer(200, b' {"a":1}', "text/plain"), {"media_types": ("application/json",)}, {"a": 1}),
+    (answer(200, b"OK", "text/plain"), {"media_types": ("application/json",)}, "OK"),
+    (answer(200, b'{"a":1}', "text/plain"), {"media_types": ("application/json", "text/plain")}, '{"a":1}'),
+    (answer(200, b"<p>", "text/html"), {"media_types": ("application/json", "text/html")}, "<p>"),
+    # Selections.
+    (answer(200, {"data": {"a/b": [1, {"c": 2}]}}), {"select": "/data/a~1b/1/c"}, 2),
+    (answer(200, {"data": []}), {"select": "/data/0"}, None),
+    (answer(200, [{"id": 1, "x": 2}, {"id": 3}]), {"select": "[].{n: id}"}, [{"n": 1}, {"n": 3}]),
+    (answer(200, b"plain", "text/plain"), {"select": "/data"}, "plain"),
+    (answer(204), {"select": "/data"}, None),
+    # Headers beside the body.
+    (
+        answer(200, [1], link=f'<{ORIGIN}/things?page=2>; rel="next", <https://other.example/>; rel="x"', etag='"7"'),
+        {"headers": ("link", "etag", "x-next-page")},
+        {
+            "body": [1],
+            "headers": {"link": '</things?page=2>; rel="next", <https://other.example/>; rel="x"', "etag": '"7"'},
+        },
+    ),
+    (
+        answer(201, b"", None, location="http://10.0.0.1/7"),
+        {"headers": ("location",)},
+        {"body": {"location": "http://10.0.0.1/7"}, "headers": {"location": "http://10.0.0.1/7"}},
+    ),
+    (
+        answer(200, {"a": {"b": 1}}, etag="x"),
+        {"headers": ("etag",), "select": "a.b"},
+        {"body": 1, "headers": {"etag": "x"}},
+    ),
+]
+
+
+@pytest.mark.parametrize(("reply", "plan", "value"), PLANNED)
+def test_openapi_58_selections_and_headers_are_of_what_the_document_and_the_operator_say(
+    reply: WireReply, plan: dict[str, Any], value: Any
+) -> None:
+    result = read(reply, **plan)
+    assert result == ToolResult(value=value)
+    assert result.value_bytes >= len(jsontext.encode(value))
+
+
+def test_a_head_is_answered_with_headers() -> None:
+    reply = answer(200, b"", "image/png", content_length="9", server="x", x_total="3")
+    assert read(reply, "HEAD").value == {"status": 200, "headers": {"content-length": "9", "content-type": "image/png"}}
+    assert read(reply, "HEAD", headers=("x-total",)).value == {"status": 200, "headers": {"x-total": "3"}}
+
+
+BROKEN: list[tuple[WireReply, dict[str, Any], str]] = [
+    (answer(200, b'{"a":'), {}, "status 200, not JSON: "),
+    (answer(201, b"NaN"), {}, "status 201, not JSON: "),
+    (answer(200, b"{}\n{"), {}, "status 200, not JSON: "),
+    (answer(200, b"\xff"), {}, "status 200, not JSON: "),
+    (
+        answer(200, b"<p>secret</p>", "text/html; charset=utf-8"),
+        {"media_types": ("application/json",)},
+        "text/html in place",
+    ),
+    (answer(200, b"data: 1\n\n", "text/event-stream"), {}, "a stream of events"),
+    (answer(200, b"\x1f\x8b\x08", content_encoding="gzip"), {}, "it is compressed"),
+    (answer(200, b"[[" * 20000), {}, "it holds too many values"),
+    (answer(200, {"a": "secret"}), {"select": "abs(a)"}, "the selection does not fit it (JMESPathTypeError)"),
+]
+
+
+@pytest.mark.parametrize(("reply", "plan", "reason"), BROKEN)
+def test_openapi_41_what_cannot_be_read_is_broken_and_is_not_quoted(
+    reply: WireReply, plan: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(BrokenReplyError) as raised:
+        read(reply, **plan)
+    assert reason in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
+def test_openapi_41_bytes_above_their_limit_are_too_large() -> None:
+    assert read(answer(200, b"1234", "image/png"), max_binary_bytes=4).failure is None
+    failure = read(answer(200, b"12345", "image/png"), max_binary_bytes=4).failure
+    assert failure is not None
+    assert (failure.message, failure.code) == (
+        "The answer is too large: 5 bytes of image/png.",
+        FailureCode.RESULT_TOO_LARGE,
+    )
+
+
+BLOCKS: list[tuple[str, dict[str, Any]]] = [
+    ("image/png", {"type": "image", "data": PNG64, "mimeType": "image/png"}),
+    ("audio/mpeg", {"type": "audio", "data": PNG64, "mimeType": "audio/mpeg"}),
+    (
+        "application/pdf",
+        {
+            "type": "resource",
+            "resource": {"uri": "toolgate:///answers/a%20%25.pdf", "mimeType": "application/pdf", "blob": PNG64},
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "block"), BLOCKS)
+def test_bytes_are_a_block_of_their_kind_to_callers_of_mcp(kind: str, block: dict[str, Any]) -> None:
+    result = read(answer(200, PNG, kind, content_disposition='inline; filename="a %.pdf"'))
+    assert (result.blocks, result.structured) == ([block], "none")
+    assert read(answer(200, PNG, kind), headers=("etag",)).structured is None
+
+
+def test_what_was_read_apart_is_the_value_as_it_is() -> None:
+    reply = answer(200, b"[]", etag="x")
+    assert read(reply, document=Raw(b"[1]")).value == Raw(b"[1]")
+    assert read(reply, document=[1], select="/0").value == [1]  # selected there
+    assert read(reply, document=Raw(b"[1]"), headers=("etag",)).value == Raw(b'{"body":[1],"headers":{"etag":"x"}}')
+
+
+LARGE = b"[%b1]" % (b"1," * 9000)
+READINGS: list[tuple[WireReply, dict[str, Any], bytes | None]] = [
+    (answer(200, LARGE), {}, LARGE),
+    (answer(206, LARGE, "application/x+json"), {}, LARGE),
+    (answer(200, b"\xef\xbb\xbf" + LARGE), {}, LARGE),
+    (answer(200, b"1\n" * 9000, "application/jsonl"), {}, b"[" + b",".join([b"1"] * 9000) + b"]"),
+    (answer(200, LARGE, "text/plain"), {"media_types": ("application/json",)}, LARGE),
+    (answer(200, LARGE, "text/plain"), {}, None),
+    (answer(200, LARGE, "image/png"), {}, None),
+    (answer(400, LARGE), {}, None),
+    (answer(200, [1]), {}, None),
+    (answer(200, [1]), {"select": "/0"}, b"[1]"),
+]
+
+
+@pytest.mark.parametrize(("reply", "plan", "text"), READINGS)
+def test_large_json_and_what_is_selected_from_is_read_apart(
+    reply: WireReply, plan: dict[str, Any], text: bytes | None
+) -> None:
+    reading = CODEC.reading(reply, called(operation(**plan)))
+    assert (reading and (reading.text, reading.members, reading.select)) == (
+        None if text is None else (text, None, plan.get("select", ""))
+    )
