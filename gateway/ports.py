@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -180,6 +180,16 @@ class _AnyBackend(Protocol):
         ...
 
     async def aclose(self) -> None: ...
+
+
+@runtime_checkable
+class Reporting(Protocol):
+    """A backend that has more to say about its last list than its tools: to operators, on demand."""
+
+    @property
+    def report(self) -> bytes:
+        """JSON text of a `gateway.dialects.listings.Report`."""
+        ...
 
 
 class SyncBackend(_AnyBackend, Protocol):

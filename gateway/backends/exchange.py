@@ -34,6 +34,8 @@ LONG_BYTES = 1024 * 1024  # of an answer that is read between two turns of the e
 LIST_TIMEOUT_S = 30.0  # a catalogue is asked for in the background
 NEXT_LIST_S = 5.0  # while another replica is left to be asked; the start waits for the first catalogue
 CHECK_TIMEOUT_S = 5.0  # a check only has to show whether a replica answers
+SHOWN_BYTES = 60  # of an answer, in a message to an operator
+SAYS_WHERE = frozenset((Kind.CONNECT, Kind.TLS))  # kinds of errors whose messages name the origin
 BROKEN_KINDS = frozenset((Kind.PROTOCOL, Kind.TOO_LARGE))  # there was an answer, and it cannot be read
 NOT_ANSWERED = (502, 503, 504)  # a proxy finds no server, or the server takes no calls: no tool has run
 BROKEN = ToolResult(
@@ -291,15 +293,21 @@ class HttpExchange:
     async def _list_from(
         self, replica: Replica[Server], timeout_s: float, read: Callable[[Reply], Awaitable[Listing]]
     ) -> Listing:
+        url = replica.target.url + self._list_request.path
         try:
             reply = await self._ask(replica.target, timeout_s)
         except TransportError as exc:
-            raise unavailable(f"{exc.kind}: {exc}") from exc
+            where = "" if exc.kind in SAYS_WHERE else f" ({url})"
+            raise unavailable(f"{exc.kind}: {exc}{where}") from exc
+        answered = f"{url} answered {_shown(reply)}"
         if not 200 <= reply.status < 300:
-            raise unavailable(f"its answer has status {reply.status}")
+            raise unavailable(answered)
         reading = read(reply)
         del reply  # up to 64 MiB, which `read` keeps as long as it needs it
-        listing = await reading
+        try:
+            listing = await reading
+        except GatewayError as exc:
+            raise unavailable(f"{exc.detail}; {answered}") from exc
         replica.breaker.note_alive()
         return listing
 
@@ -340,3 +348,11 @@ class HttpExchange:
             await self.tokens.aclose()
         for server in self._servers:
             await server.pool.aclose()
+
+
+def _shown(reply: Reply) -> str:
+    """An answer that should have been a list, for an operator: its status, its type, and how it begins."""
+    type_ = (reply.header(b"content-type") or b"no content type").decode("latin-1")
+    begin = " ".join(reply.body[:SHOWN_BYTES].decode("utf-8", "replace").split())
+    text = f"{reply.status}, {type_[:SHOWN_BYTES]}, {begin!r}" if begin else f"{reply.status}, {type_[:SHOWN_BYTES]}"
+    return "".join(character for character in text if character.isprintable())

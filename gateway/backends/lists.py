@@ -65,6 +65,7 @@ class ListReader:
         self._terms = terms
         self._decode = decode
         self._short_bytes = short_bytes
+        self.report = bytes(listings.NO_REPORT)  # on the last list: a listings.Report, as text
         self._adapted: set[tuple[str, str]] = set()  # names that were warned of
         self._last: tuple[bytes, str, Listing] | None = None  # the digest of a list, and what was read
 
@@ -82,6 +83,7 @@ class ListReader:
         del text  # the child has it: 64 MiB
         first, *parts = await reading
         summary = listings.decode_summary(first)
+        self.report = bytes(summary.report)
         if summary.failure:
             raise unavailable(summary.failure)
         self._warn(set(summary.adapted))

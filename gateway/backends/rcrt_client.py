@@ -138,7 +138,7 @@ class Tokens:
             self._keep(reply, now)
         except (TransportError, AnswerError) as exc:
             if now >= self._ends_at:
-                raise unavailable(f"no token: {exc}") from exc
+                raise unavailable(f"no token from {self._server.url}/auth/token: {exc}") from exc
             self._renew_at = now + BETWEEN_TOKENS_S
         self._asked_at = now
 
@@ -290,4 +290,4 @@ def check_type(reply: Reply) -> None:
 
 def reason(reply: Reply) -> str:
     """What a plain-text error says, fit for a log line."""
-    return reply.body[: 4 * MAX_REASON].decode("utf-8", "replace")[:MAX_REASON].strip()
+    return " ".join(reply.body[: 4 * MAX_REASON].decode("utf-8", "replace").split())[:MAX_REASON]

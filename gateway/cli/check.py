@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from gateway.cli import configuration
 from gateway.cli.configuration import warnings
@@ -23,6 +22,7 @@ from gateway.cli.output import (
     table,
     terminal_width,
 )
+from gateway.cli.remarks import named, remarks_on
 from gateway.errors import ConfigError
 from gateway.logs import output
 from gateway.model import JsonObject
@@ -31,13 +31,16 @@ from gateway.settings import Config
 
 DESCRIPTION = "Says everything that is wrong with a configuration. Exit code: 0 good, 1 something is down, 2 bad."
 
-LONG_DESCRIPTION = 1024  # characters; the tool interfaces of common models cut off there
-MAX_NAMED = 20  # tools in one line, or lines of one kind about one backend
+FEW = 20  # tools, of which anybody sees which are the largest
+MAX_LARGEST = 10  # tools that are named as the largest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", type=Path, nargs="?", default=configuration.DEFAULT, metavar="FILE")
     parser.add_argument("--live", action="store_true", help="reach Redis and every tool server, and show the catalogue")
+    parser.add_argument(
+        "--operations", action="store_true", help="with --live: print the operations of each API, to choose tools from"
+    )
     parser.add_argument("--allow-missing-env", action="store_true", help="let ${env:...} and ${file:...} be absent")
     parser.add_argument("--json", action="store_true", help="print what was found as JSON")
 
@@ -53,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
         hint = [] if arguments.allow_missing_env else _hint(arguments.config)
         raise CommandError(USAGE, *exc.problems, *hint) from exc
     found["warnings"] = list(warnings(config))
-    if arguments.live:
+    if arguments.live or arguments.operations:
         output.configure("error", "text")  # what warnings have to say is in the report
         from gateway.cli.inspection import inspect  # with all of the gateway, for which a mere check would wait
 
@@ -62,9 +65,11 @@ def run(arguments: argparse.Namespace) -> int:
         found["remarks"] = [{"kind": it.kind, "backend": it.backend, "text": it.text} for it in remarks_on(found)]
     if arguments.json:
         print_json(found)
+    elif arguments.operations:
+        _print_choices(found["backends"])
     else:
         _report(config, found, live=arguments.live)
-    asked = [*found.get("backends", {}).values(), *([found["state"]] if arguments.live else [])]
+    asked = [*found.get("backends", {}).values(), *([found["state"]] if "state" in found else [])]
     return OK if all(one["up"] for one in asked) else FAILED
 
 
@@ -90,14 +95,52 @@ def _report(config: Config, found: JsonObject, *, live: bool) -> None:
     rows = [_row(name, backend, about[name]) for name, backend in found["backends"].items()]
     if rows:
         say("", *table(("BACKEND", "PROTOCOL", "DIALECT", "STATE", "TOOLS", "LATENCY", "PROBLEMS"), rows))
-    tools = [
-        (tool["id"], tool["backend"], " ".join(tool["scopes"]) or "-", first_line(tool["description"]) or "-")
-        for tool in found["tools"]
-    ]
-    if tools:
-        say("", *table(("TOOL", "BACKEND", "SCOPES", "DESCRIPTION"), tools, width))
+    _print_tools(found["tools"], width)
+    for name, backend in found["backends"].items():
+        if backend["report"]:
+            say("", f"{name}:", *_about(backend["report"]))
     say("", f"{count(len(remarks), 'problem')}:" if remarks else "no problems")
     say(*(f"  {remark.text}" for remark in remarks))
+
+
+def _print_tools(tools: Sequence[JsonObject], width: int | None) -> None:
+    """All tools, and how much of a model's context they take."""
+    rows = [
+        (
+            tool["id"],
+            tool["backend"],
+            " ".join(tool["scopes"]) or "-",
+            str(tool["tokens"]),
+            first_line(tool["description"]) or "-",
+        )
+        for tool in tools
+    ]
+    if not rows:
+        return
+    say("", *table(("TOOL", "BACKEND", "SCOPES", "TOKENS", "DESCRIPTION"), rows, width))
+    say("", f"{count(len(tools), 'tool')}, about {count(sum(tool['tokens'] for tool in tools), 'token')} for a model")
+    if len(tools) > FEW:
+        largest = sorted(tools, key=lambda tool: -tool["tokens"])[:MAX_LARGEST]
+        say("the largest: " + ", ".join(f"{tool['id']} {tool['tokens']}" for tool in largest))
+
+
+def _about(report: JsonObject) -> Iterator[str]:
+    """What a backend says about its list besides tools."""
+    facts = report.get("facts", ())
+    widest = max((len(label) for label, _ in facts), default=0)
+    yield from (f"  {label.ljust(widest)}  {text}" for label, text in facts)
+    for group in report.get("left_out", ()):
+        yield f"  left out {len(group['ids'])}: {group['text']} {named(group['ids'])}"
+
+
+def _print_choices(backends: JsonObject) -> None:
+    """Lists for the key `include` of each backend that has something to choose from."""
+    for name, backend in backends.items():
+        choices = (backend["report"] or {}).get("choices", ())
+        if choices:
+            say(f"# backends.{name}.operations", "include:", *(f"  {line}" for line in choices))
+        elif backend["cause"]:
+            complain(f"{name} is down: {backend['cause']}")
 
 
 def _row(name: str, backend: JsonObject, problems: int) -> tuple[str, ...]:
@@ -105,75 +148,3 @@ def _row(name: str, backend: JsonObject, problems: int) -> tuple[str, ...]:
     latency = "-" if backend["latency_ms"] is None else f"{backend['latency_ms']:.0f} ms"
     state = "up" if backend["up"] else "DOWN"
     return name, backend["protocol"], backend["dialect"], state, str(backend["tools"]), latency, str(problems or "-")
-
-
-class Remark(NamedTuple):
-    """A problem for an operator to look at; `kind` is a word for programs, `backend` the one it is about, if any."""
-
-    kind: str
-    backend: str | None
-    text: str
-
-
-def remarks_on(found: JsonObject) -> Iterator[Remark]:
-    """All problems, the gravest first."""
-    state, backends = found["state"], found["backends"].items()
-    if not state["up"]:
-        yield Remark("state_down", None, f"state is down: {state['cause']}")
-    for name, backend in backends:
-        if not backend["up"]:
-            yield Remark("backend_down", name, f"{name} is down: {backend['cause']}")
-    for name, backend in backends:
-        yield from _rejected(name, backend["rejected"])
-    for name, backend in backends:
-        if unrouted := backend["unrouted"]:
-            text = f"{name}: no route publishes {count(len(unrouted), 'tool')}: {_named(unrouted)}"
-            yield Remark("unrouted", name, text)
-    yield from _unused(found["routes"])
-    yield from _descriptions(found["tools"])
-    for tool in found["tools"]:
-        if reason := tool["unchecked_output"]:
-            text = f"{tool['backend']}: values of {tool['id']} cannot be checked: {reason}"
-            yield Remark("output_unchecked", tool["backend"], text)
-
-
-def _rejected(name: str, rejected: Sequence[JsonObject]) -> Iterator[Remark]:
-    for one in rejected[:MAX_NAMED]:
-        what = "" if one["id"] == name else f"{one['id']} is not published: "  # else it is about all of them
-        yield Remark("not_published", name, f"{name}: {what}{one['reason']}")
-    if len(rejected) > MAX_NAMED:
-        text = f"{name}: {count(len(rejected) - MAX_NAMED, 'more tool')} not published; --json has all of them"
-        yield Remark("not_published", name, text)
-
-
-def _unused(routes: Sequence[JsonObject]) -> Iterator[Remark]:
-    """Routes that no tool takes: their glob has a typing error, or an earlier one leaves them nothing."""
-    for route in routes:
-        if route["takes"] != 0:
-            continue
-        why = "earlier routes take all that it fits" if route["fits"] else "it fits no tool"
-        does = "hides" if route["deny"] else "publishes"
-        text = f"{route['backend']}: route {route['number']} ({route['tools']}) {does} nothing: {why}"
-        yield Remark("route_unused", route["backend"], text)
-
-
-def _descriptions(tools: Sequence[JsonObject]) -> Iterator[Remark]:
-    """Tools without a description, or with one that models see only the beginning of."""
-    missing, long = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
-    for tool in tools:
-        if not tool["description"].strip():
-            missing[tool["backend"]].append(tool["id"])
-        elif len(tool["description"]) > LONG_DESCRIPTION:
-            long[tool["backend"]].append(tool["id"])
-    for name, ids in missing.items():
-        text = (
-            f"{name}: {count(len(ids), 'tool')} without a description, so that no model knows what for: {_named(ids)}"
-        )
-        yield Remark("description_missing", name, text)
-    for name, ids in long.items():
-        text = f"{name}: {count(len(ids), 'description')} of more than {LONG_DESCRIPTION} characters, "
-        yield Remark("description_long", name, f"{text}of which many models see the beginning only: {_named(ids)}")
-
-
-def _named(ids: Sequence[str]) -> str:
-    return ", ".join(ids[:MAX_NAMED]) + (", ..." if len(ids) > MAX_NAMED else "")

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from gateway import config as reading
 from gateway.errors import ConfigError
 from gateway.settings import Config, RouteSettings
+from gateway.settings.openapi import OpenApiBackendSettings
 from gateway.settings.server import EVERYWHERE
 from gateway.settings.web import is_loopback
 
@@ -19,7 +20,7 @@ KEYLESS = (
     "state.keys is not set: nobody but this process can read what it keeps in Redis, nor it once restarted; "
     "a call that is repeated then runs again"
 )
-AT_ONCE = frozenset({"mcp", "otc", "oxp"})  # protocols whose servers answer in the same exchange
+AT_ONCE = frozenset({"mcp", "openapi", "otc", "oxp"})  # protocols whose servers answer in the same exchange
 SPOKEN = {  # keys of routes that have an effect with some protocols only
     "secrets": AT_ONCE,
     "context": AT_ONCE,
@@ -110,6 +111,10 @@ def _of_backends(config: Config) -> Iterator[str]:
         in_clear = [it.netloc for it in parts if it.scheme == "http" and not is_loopback(it.hostname or "")]
         if backend.auth is not None and in_clear:
             yield f"backends.{name}.auth: the credential travels in clear to {', '.join(in_clear)}; use https"
+        if isinstance(backend, OpenApiBackendSettings) and backend.document_auth is not None:
+            host = urlsplit(backend.document_url)
+            if host.scheme == "http" and not is_loopback(host.hostname or ""):
+                yield f"backends.{name}.document_auth: the credential travels in clear to {host.netloc}; use https"
 
 
 def _of_routes(config: Config) -> Iterator[str]:

@@ -13,12 +13,14 @@ from gateway.app import Gateway
 from gateway.assembly import parts
 from gateway.catalogue.catalogue import BackendStatus
 from gateway.errors import GatewayError
+from gateway.jsontext import decode, encode
 from gateway.model import JsonObject, Listing, ToolDefinition
-from gateway.ports import Backend
+from gateway.ports import Backend, Reporting
 from gateway.routing import OutputCheck, PublishedTool, Route
 from gateway.schemas import CompiledSchema, SchemaError
 from gateway.settings import Config
 
+BYTES_OF_A_TOKEN = 4  # of English and JSON, about, for models of today
 SECOND_LOOK_S = 10.0  # as long as the catalogue gives the first
 
 
@@ -46,6 +48,7 @@ async def inspect(config: Config) -> JsonObject:
             "backends": {
                 name: {"protocol": config.backends[name].protocol, "dialect": backend.dialect}
                 | _backend(name, gateway.catalogue.status(name), looks[name], taken)
+                | {"report": _report(backend)}
                 for name, backend in backends.items()
             },
             "routes": _routes(routes, looks, taken),
@@ -121,6 +124,12 @@ def _backend(name: str, status: BackendStatus, look: Look, taken: Taken) -> Json
     }
 
 
+def _report(backend: Backend) -> JsonObject | None:
+    """What a backend has to say about its list besides; None if that is nothing."""
+    report: JsonObject = decode(backend.report) if isinstance(backend, Reporting) else {}
+    return report or None
+
+
 def _routes(routes: Sequence[Route], looks: Mapping[str, Look], taken: Taken) -> list[JsonObject]:
     """Every route with the number of tools it takes; None while its backend cannot say."""
     counts = Counter(taken.values())
@@ -145,6 +154,20 @@ def _tool(tool: PublishedTool) -> JsonObject:
         "scopes": sorted(tool.route.scopes),
         "description": definition.description,
         "unchecked_output": _unchecked(tool),
+        **_size(definition),
+    }
+
+
+def _size(definition: ToolDefinition) -> JsonObject:
+    """How much of a model's context a tool takes: its name, its description and the schema of its arguments."""
+    texts = (definition.name.encode(), definition.description.encode(), encode(definition.input_schema))
+    size = sum(map(len, texts))
+    return {
+        "remote_id": definition.remote_id,
+        "arguments": len(definition.input_schema.get("properties", ())),
+        "bytes": size,
+        "output_bytes": 0 if definition.output_schema is None else len(encode(definition.output_schema)),
+        "tokens": -(-size // BYTES_OF_A_TOKEN),
     }
 
 

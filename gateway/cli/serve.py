@@ -6,8 +6,9 @@ import argparse
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,19 +25,40 @@ from gateway.settings import Config
 
 DESCRIPTION = "Runs the gateway until SIGTERM or Ctrl-C, which let calls under way finish. SIGHUP reads FILE again."
 
+MAX_PORT = 65535
+
 T = TypeVar("T")
 
 log = logging.getLogger("gateway.server")
 
 
-add_arguments = configuration.add_option
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    configuration.add_option(parser)
+    for name, key in (("--port", "server.port"), ("--admin-port", "server.admin.port")):
+        parser.add_argument(name, type=_port, metavar="N", help=f"in place of {key}; 0 takes a free one")
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > MAX_PORT:
+        raise argparse.ArgumentTypeError(f"must be a number from 0 to {MAX_PORT}")
+    return int(text)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    path: Path = arguments.config
-    code = run_until_stopped(_serve(path))
+    ports = {"port": arguments.port, "admin_port": arguments.admin_port}
+    code = run_until_stopped(_serve(arguments.config, partial(_with_ports, **ports)))
     log.info("stopped")
     return code or OK
+
+
+def _with_ports(config: Config, *, port: int | None, admin_port: int | None) -> Config:
+    """The configuration with the ports that the command line names."""
+    server = config.server
+    if port is not None:
+        server = server.model_copy(update={"port": port})
+    if admin_port is not None:
+        server = server.model_copy(update={"admin": server.admin.model_copy(update={"port": admin_port})})
+    return config.model_copy(update={"server": server})
 
 
 def run_until_stopped(serving: Coroutine[Any, Any, T]) -> T | None:
@@ -49,7 +71,7 @@ def run_until_stopped(serving: Coroutine[Any, Any, T]) -> T | None:
     except (asyncio.CancelledError, KeyboardInterrupt):
         return None  # or the signal came twice
     except ListenError as exc:
-        raise CommandError(FAILED, f"{exc} Choose another host or port, or stop what is there.") from exc
+        raise CommandError(FAILED, f"{exc} Choose another port, or stop what is there.") from exc
     except ServerError as exc:
         raise CommandError(FAILED, str(exc)) from exc
 
@@ -62,17 +84,19 @@ async def _stoppable(serving: Coroutine[Any, Any, T]) -> T:
     return await serving
 
 
-async def _serve(path: Path) -> int:
+async def _serve(path: Path, adapt: Callable[[Config], Config]) -> int:
     """Serves until a signal ends it. Returns an exit code."""
-    reloader = Reloader(path)
+    reloader = Reloader(path, adapt=adapt)
     asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloader.ask)
-    config = configuration.load(path)
+    config = adapt(configuration.load(path))
     reloader.uses(config)
-    if config.server.workers > 1:
-        has_lost = await _supervise(config, reloader)
-    else:
-        has_lost = await _serve_alone(config, reloader)
-    return FAILED if has_lost else OK
+    serve = _supervise if config.server.workers > 1 else _serve_alone
+    try:
+        return FAILED if await serve(config, reloader) else OK
+    except ListenError as exc:
+        is_admin = exc.port == config.server.admin.port
+        key, flag = ("server.admin.port", "--admin-port") if is_admin else ("server.port", "--port")
+        raise CommandError(FAILED, f"{exc} Choose another {key}, or {flag}, or stop what is there.") from exc
 
 
 async def _serve_alone(config: Config, reloader: Reloader) -> bool:

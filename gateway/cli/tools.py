@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 
-from gateway.cli.output import OK, USAGE, CommandError, complain, first_line, print_answer, say, table, terminal_width
-from gateway.cli.remote import Catalogue, Remote, Tool, add_options, explain, no_gateway, read
+from gateway.cli.output import OK, complain, first_line, print_answer, say, table, terminal_width
+from gateway.cli.remote import add_options, explained, gateway_of
+from gateway.client import Tool, Toolgate
+from gateway.client.answers import Catalogue, Reply, read
 
 DESCRIPTION = "Lists the tools you may use. Of each: its input, [optional] in brackets, and what else it needs."
 
@@ -14,13 +16,7 @@ add_arguments = add_options
 
 
 def run(arguments: argparse.Namespace) -> int:
-    remote = Remote(arguments.url, arguments.token)
-    reply = asyncio.run(remote.ask("GET", "/tools"))
-    if reply.status != 200:
-        raise CommandError(USAGE, *explain(remote, reply))
-    listed = read(reply.body, Catalogue)
-    if listed is None:
-        no_gateway(remote.url, reply)
+    reply, listed = asyncio.run(_listed(gateway_of(arguments)))
     if arguments.json:
         print_answer(reply.body)
     elif listed.items:
@@ -29,6 +25,17 @@ def run(arguments: argparse.Namespace) -> int:
     else:
         complain("There is no tool you may use.")
     return OK
+
+
+async def _listed(gateway: Toolgate) -> tuple[Reply, Catalogue]:
+    """The list as it came, and as it is read. Raises CommandError."""
+    with explained(gateway):
+        async with gateway:
+            reply = await gateway.ask("GET", "/tools")
+            listed = read(reply.body, Catalogue) if reply.status == 200 else None
+            if listed is None:
+                gateway.refused(reply)
+            return reply, listed
 
 
 def _input(tool: Tool) -> str:

@@ -10,7 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from gateway.dialects import definitions, lists, recognise
 from gateway.jsontext import JsonError, encode
@@ -24,6 +24,7 @@ MAX_BYTES = 32 * 1024 * 1024  # of all tools of a list, as text
 AS_SENT = 4  # times as long as we write it: spaces, and letters written as \u00e9
 PART_BYTES = 64 * 1024  # of definitions that are decoded at once, below 3 ms
 MAX_SHOWN = 256  # characters of an id in a log
+NO_REPORT = Raw(b"{}")
 
 
 class Bounds(Struct, frozen=True):
@@ -40,11 +41,31 @@ class Bounds(Struct, frozen=True):
     trust_meta: bool = False
 
 
+class Group(Struct, frozen=True, kw_only=True):
+    """A sentence about several things of a list, by their ids."""
+
+    text: str
+    ids: tuple[str, ...] = ()
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What else an operator may want to know of a list: what it was made of, and what became of each part.
+
+    `facts` have a name each. `left_out` is what the operator left out, with the reasons; `notes` are worth a look.
+    `choices` are lines for the configuration that choose the parts one by one.
+    """
+
+    facts: tuple[tuple[str, str], ...] = ()
+    left_out: tuple[Group, ...] = ()
+    notes: tuple[Group, ...] = ()
+    choices: tuple[str, ...] = ()
+
+
 class Summary(Struct, frozen=True):
     """What was read besides tools: those that are left out, and names that were adapted, each with the reason.
 
     `note` is what the list says about its tool server: its dialect, the URL for calls, or the id of its breadcrumb.
-    `failure` is why there is no list; empty if there is one. `fresh_s`: as in Listing.
+    `failure` is why there is no list; empty if there is one. `fresh_s`: as in Listing. `report` is a Report, as text.
     """
 
     note: str = ""
@@ -52,10 +73,12 @@ class Summary(Struct, frozen=True):
     adapted: tuple[tuple[str, str], ...] = ()
     failure: str = ""
     fresh_s: float | None = None
+    report: Raw = NO_REPORT
 
 
 decode_bounds = msgspec.json.Decoder(Bounds).decode
 decode_summary = msgspec.json.Decoder(Summary).decode
+decode_report = msgspec.json.Decoder(Report).decode
 decode_tool = msgspec.json.Decoder(ToolDefinition).decode
 decode_tools = msgspec.json.Decoder(list[ToolDefinition]).decode
 
@@ -153,10 +176,14 @@ class Gathered:
                 self._tools[place] = definition.id, remote_id, encode(definition)
 
     def encoded(
-        self, note: str, adapted: tuple[tuple[str, str], ...] = (), fresh_s: float | None = None
+        self,
+        note: str,
+        adapted: tuple[tuple[str, str], ...] = (),
+        fresh_s: float | None = None,
+        report: Raw = NO_REPORT,
     ) -> tuple[bytes, ...]:
         """A Summary, then arrays of ToolDefinition, all of them JSON text."""
-        return encode(Summary(note, tuple(self.rejected), adapted, fresh_s=fresh_s)), *self._parts()
+        return encode(Summary(note, tuple(self.rejected), adapted, fresh_s=fresh_s, report=report)), *self._parts()
 
     def _parts(self) -> Iterator[bytes]:
         """JSON arrays of tools, each short or of one tool."""

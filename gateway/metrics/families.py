@@ -77,6 +77,13 @@ CALLBACKS = Family(
     "toolgate_callbacks_total", "Callbacks of tool servers by how they were answered.", ("backend", "outcome")
 )
 RELOADS = Family("toolgate_config_reloads_total", "Reloads of the configuration.", ("outcome",))
+LAST_RELOAD = Family(
+    "toolgate_config_last_reload_successful",
+    "Whether the configuration in use is the one in the file, as last read.",
+    (),
+    "gauge",
+    merge="min",
+)
 
 IN_FLIGHT = Family(
     "toolgate_calls_in_flight",

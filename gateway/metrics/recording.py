@@ -10,6 +10,7 @@ from msgspec import Struct
 from gateway.metrics.families import (
     AUTH_FAILURES,
     CALLBACKS,
+    LAST_RELOAD,
     OTHER,
     OVERHEAD,
     OVERHEAD_S,
@@ -52,12 +53,14 @@ class Metrics:
     """Counts what happens in this process.
 
     `gauges` returns what the gauges show. The first `max_tools` tools that are called have a label of their own.
-    `reloads` counts the configurations that replaced another, and those that could not.
+    `reloads` counts the configurations that replaced another, and those that could not; `is_current` is whether the
+    last one did.
     """
 
     def __init__(self, values: LabelValues, *, max_tools: int, gauges: Callable[[], Iterable[Reading]]) -> None:
         self.store = Store()
         self.reloads = {"ok": 0, "failed": 0}
+        self.is_current = True
         self._values = values
         self._max_tools = max_tools
         self._gauges = gauges
@@ -117,6 +120,7 @@ class Metrics:
     def reload(self, outcome: str) -> None:
         """Counts a reload of the configuration: `ok` or `failed`."""
         self.reloads[outcome] += 1
+        self.is_current = outcome == "ok"
         self._add(RELOADS, outcome)
 
     def readings(self) -> list[Reading]:
@@ -126,7 +130,7 @@ class Metrics:
     def series(self) -> list[Series]:
         """Everything that was counted, and what the gauges show now."""
         gauges = (Series(family, labels, (value,)) for family, labels, value in self._gauges())
-        return [*self.store.read(), *gauges]
+        return [*self.store.read(), *gauges, Series(LAST_RELOAD, (), (float(self.is_current),))]
 
     def add(self, taken: Iterable[Counted]) -> None:
         """Adds what another process has counted (see `Store`)."""

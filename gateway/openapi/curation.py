@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from fnmatch import fnmatchcase
 
 from gateway.openapi.operations import Operation
@@ -61,17 +61,23 @@ def tool_terms(operation: Operation, terms: Terms) -> ToolTerms:
 
 
 def unknown_tools(operations: Iterable[Operation], terms: Terms) -> Iterator[str]:
-    """Finds what is said about operations that the document does not have, or that become no tools."""
-    reasons = defaultdict[str, list[str | None]](list)
-    for operation in operations if terms.tools else ():
-        reason = chosen(operation, terms)
-        for key in filter(None, (operation.place, operation.id)):
-            reasons[key].append(reason)
-    for key, said in terms.tools.items():
-        if key not in reasons:
-            hint = suggestion(key, reasons) if len(reasons) <= MAX_SUGGESTED else ""
+    """Finds what is said about operations that the document does not have."""
+    if not terms.tools:
+        return
+    known = {key for operation in operations for key in (operation.place, operation.id) if key}
+    for key in terms.tools:
+        if key not in known:
+            hint = suggestion(key, known) if len(known) <= MAX_SUGGESTED else ""
             yield f"tools names {key!r}, which is no operation of the document{hint}"
-        elif None not in reasons[key]:
-            yield f"tools names {key!r}, which is left out: {reasons[key][0]}"
-        elif len(reasons[key]) > 1 and said.name:
-            yield f"tools gives {key!r} a name, but several operations have this operationId; use their method and path"
+
+
+def idle_tools(operations: Sequence[Operation], terms: Terms) -> Iterator[str]:
+    """Finds what is said about operations to no avail."""
+    by_id = Counter(operation.id for operation in operations if operation.id in terms.tools)
+    for key, count in by_id.items():
+        if count > 1 and terms.tools[key].name:
+            yield f"tools gives {key!r} a name, but {count} operations have this operationId; use method and path"
+    for operation in operations:
+        key = operation.place if operation.place in terms.tools else operation.id
+        if key in terms.tools and (reason := chosen(operation, terms)):
+            yield f"tools names {key!r}, which is left out: {reason}"

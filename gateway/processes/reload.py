@@ -25,10 +25,16 @@ LOOK_S = 1.0  # between two looks at the files; a handful of system calls each
 
 
 class Reloader:
-    """Reads a file again. To be made before the file is first read, so that no change in between is missed."""
+    """Reads a file again. To be made before the file is first read, so that no change in between is missed.
 
-    def __init__(self, path: Path, *, look_s: float = LOOK_S) -> None:
+    `adapt` puts in what the command line says beside the file.
+    """
+
+    def __init__(
+        self, path: Path, *, adapt: Callable[[Config], Config] = lambda read: read, look_s: float = LOOK_S
+    ) -> None:
         self._path = path
+        self._adapt = adapt
         self._look_s = look_s
         self._config: Config | None = None
         self._expected: tuple[str, ...] = ()
@@ -75,7 +81,7 @@ class Reloader:
         self._seen = await asyncio.to_thread(self._look)
         try:
             await asyncio.to_thread(self._expect)
-            read = await asyncio.to_thread(config.load, self._path)
+            read = self._adapt(await asyncio.to_thread(config.load, self._path))
             await apply(read)
         except ConfigError as exc:
             for problem in exc.problems:

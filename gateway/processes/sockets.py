@@ -17,7 +17,7 @@ from gateway.server import ListenError, cannot_listen
 def bind(host: str, port: int, count: int) -> list[list[socket.socket]]:
     """Binds the addresses of a host so many times; returns a group of sockets for each time. Raises ServerError."""
     if not 0 <= port <= 65535:
-        raise ListenError(f"Cannot listen on {host}:{port}: a port is at most 65535.")
+        raise ListenError(host, port, "a port is at most 65535")
     opened: list[socket.socket] = []
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)

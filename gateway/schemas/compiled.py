@@ -35,6 +35,7 @@ DRAFTS = re.compile(r"https?://json-schema\.org/(draft-0[467]/|draft/20(19-09|20
 
 _LARGE = {"$ref", "enum", "const"}  # what they hold or refer to may be of any size
 
+_NO_TYPE = "a type is array, boolean, integer, null, number, object or string, or a list of these"
 _NO_PATTERN = "the pattern is no regular expression, or takes too much room"
 _MASK = "the value"  # stands in the library's messages, which would quote the value
 # What the library raises for lone surrogates, and for nesting and numbers beyond its own.
@@ -200,7 +201,7 @@ def _validator(schema: Schema, patterns: int, *, here: bool = False) -> tuple[Va
                 )
             except ValidationError as exc:
                 is_pattern = isinstance(exc.kind, Kind.Format) and exc.kind.format == "regex"
-                refusal = _refusal(exc, _NO_PATTERN if is_pattern else shortened(exc.message))
+                refusal = _refusal(exc, _NO_PATTERN if is_pattern else _what_of(exc))
                 if not is_pattern:
                     raise refusal from exc
             except ValueError as exc:
@@ -210,6 +211,12 @@ def _validator(schema: Schema, patterns: int, *, here: bool = False) -> tuple[Va
     if here:
         raise HeavyError
     raise refusal
+
+
+def _what_of(error: ValidationError) -> str:
+    """What is wrong with a schema; the library speaks of a wrong `type` by the form of its own schema of schemas."""
+    is_type = isinstance(error.kind, Kind.AnyOf) and list(error.instance_path)[-1:] == ["type"]
+    return _NO_TYPE if is_type else shortened(error.message)
 
 
 def _refusal(error: ValidationError, what: str) -> SchemaError:

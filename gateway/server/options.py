@@ -31,6 +31,10 @@ class ServerError(Exception):
 class ListenError(ServerError):
     """It cannot listen where it should."""
 
+    def __init__(self, host: str, port: int, reason: str) -> None:
+        super().__init__(f"Cannot listen on {host}:{port}: {reason}.")
+        self.port = port
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:

@@ -141,7 +141,7 @@ async def listen(listener: Listener, sockets: Sequence[socket.socket] = ()) -> A
     if not isinstance(asyncio.get_running_loop(), uvloop.Loop):
         raise ServerError("The server runs on uvloop only.")
     if not 0 <= port <= 65535:  # uvloop would listen on what is left of it in 16 bits
-        raise ListenError(f"Cannot listen on {host}:{port}: a port is at most 65535.")
+        raise ListenError(host, port, "a port is at most 65535")
     encrypted = {
         "ssl": options.tls,
         "ssl_handshake_timeout": options.head_timeout_s,
@@ -164,7 +164,7 @@ def cannot_listen(host: str, port: int, exc: OSError) -> ListenError:
     """Why the system does not let us listen there, in one sentence for the operator."""
     unknown = isinstance(exc, socket.gaierror)
     reason = "the host is not known" if unknown else BIND_ERRORS.get(exc.errno or 0, str(exc))
-    return ListenError(f"Cannot listen on {host}:{port}: {reason}.")
+    return ListenError(host, port, reason)
 
 
 async def serve(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from gateway.settings.access import AuthSettings, JwtSettings
 from gateway.settings.backends import (
@@ -32,6 +32,9 @@ from gateway.settings.web import TlsSettings, is_loopback
 class Config(Section):
     """The whole file."""
 
+    advice: ClassVar[Mapping[str, str]] = {
+        "auth": "write 'auth: none' to let everybody in, or api_keys or jwt under it"
+    }
     server: ServerSettings = setting({}, "The listeners and their limits.")
     auth: Annotated[AuthSettings | None, OrWord("none")] = setting(
         ..., "How callers prove who they are; the word none lets everybody in."

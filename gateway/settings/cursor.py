@@ -105,9 +105,9 @@ class Cursor:
         self.context.record(self.key_mark, self.path, message)
         return RefusedError()
 
-    def refuse_missing(self, name: str) -> RefusedError:
+    def refuse_missing(self, name: str, advice: str = "") -> RefusedError:
         """Records a required key that is not there."""
-        self.context.record(self.key_mark, self._join(name), "is missing")
+        self.context.record(self.key_mark, self._join(name), f"is missing; {advice}" if advice else "is missing")
         return RefusedError()
 
     def scalar(self) -> Written:

@@ -53,6 +53,7 @@ class Section(BaseModel):
         defer_build=True,  # a worker gets its settings ready-made and reads no file
     )
     replaced: ClassVar[Mapping[str, str]] = {}  # keys of earlier versions, with what to say about each
+    advice: ClassVar[Mapping[str, str]] = {}  # what to write for required keys that are missing
 
     def problems(self) -> Iterable[tuple[str, str]]:
         """Finds values that do not go together: the name of a field (or ''), and what is wrong with it."""
@@ -73,7 +74,7 @@ class Section(BaseModel):
             if entry is not None and not (entry.is_null and field.default is None):
                 given[key] = entry
             elif entry is None and field.is_required():
-                value.refuse_missing(key)
+                value.refuse_missing(key, cls.advice.get(key, ""))
         section = handler(given)
         for name, message in section.problems():
             at = entries.get(keys.get(name, ""), value)

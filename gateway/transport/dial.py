@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import socket
 import ssl
 from collections import deque
@@ -24,6 +25,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 Address = tuple[socket.AddressFamily, Any]
 
 STAGGER_S = 0.25  # RFC 8305, section 5: the recommended Connection Attempt Delay
+NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")  # by the version of OpenSSL
 MAX_ADDRESSES = 8  # of one name: hundreds of records must not open hundreds of sockets
 
 
@@ -87,7 +89,7 @@ class Dialler:
             message = f"{self._origin} did not take a connection within {self._timeout_s:g} s."
             raise TransportError(Kind.TIMEOUT, message, sent=False) from exc
         except (OSError, UnicodeError) as exc:  # UnicodeError: a name that no DNS query can hold
-            raise TransportError(Kind.CONNECT, f"{self._origin} cannot be reached.", sent=False) from exc
+            raise TransportError(Kind.CONNECT, f"{self._origin} cannot be reached: {_why(exc)}.", sent=False) from exc
 
     async def _addresses(self) -> list[Address]:
         """Looks the host up; concurrent callers share one lookup.
@@ -120,11 +122,27 @@ class Dialler:
             except OSError as exc:
                 if self._ssl_context is None or isinstance(exc, TimeoutError):
                     raise
-                why = f": {exc.verify_message.rstrip('.')}" if isinstance(exc, ssl.SSLCertVerificationError) else ""
-                message = f"The TLS handshake with {self._origin} failed{why}."
+                message = f"The TLS handshake with {self._origin} failed{_why_no_tls(exc)}."
                 raise TransportError(Kind.TLS, message, sent=False) from exc
             undo.pop_all()
         return connection
+
+
+def _why(error: OSError | UnicodeError) -> str:
+    """What the system says of a connection that was not made."""
+    if isinstance(error, UnicodeError):
+        return "its host is no name that can be looked up"
+    if isinstance(error, socket.gaierror):
+        return f"its host cannot be looked up ({error.strerror})"
+    return os.strerror(error.errno).lower() if error.errno else "its host has no address"
+
+
+def _why_no_tls(error: OSError) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f": {error.verify_message.rstrip('.')}"
+    if isinstance(error, ssl.SSLError) and error.reason in NOT_TLS:
+        return ": what answers there does not speak TLS, so its URL should begin with http:"
+    return ""
 
 
 async def first_connected(addresses: list[Address]) -> socket.socket:

@@ -8,8 +8,10 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec import Raw
 
 from gateway import jsontext
 from gateway.offload import Checker, OffloadError, OverrunError
@@ -157,3 +159,26 @@ async def test_values_are_held_against_output_schemas(offload: Checker) -> None:
     assert await offload.violation(schema, [1, "x"], "me") == "at [1]: is not an integer"
     broken = CompiledSchema({"type": "nothing"})
     assert str(await offload.violation(broken, 1, "me")).startswith("The output schema cannot be used: ")
+
+
+SELECTED = [
+    (b'{"a":[1,{"b":2}]}', "", {"a": [1, {"b": 2}]}),
+    (b'{"a":[1,{"b":2}]}', "/a/1/b", 2),
+    (b'{"a":[{"b":2}]}', "a[].{c: b}", [{"c": 2}]),
+    (b'{"a":1}', "/b", Raw(b"null")),  # which is no missing value
+    (b'{"a":[%b1]}' % (b"1," * 50_000), "a[:2]", [1, 1]),
+    (b"[%b1]" % (b"1," * 50_000), "", Raw(b"[%b1]" % (b"1," * 50_000))),
+]
+
+
+@pytest.mark.parametrize(("text", "select", "value"), SELECTED, ids=range(len(SELECTED)))
+async def test_a_value_is_read_and_selected_from_and_stays_text_where_there_is_much_of_it(
+    offload: Checker, text: bytes, select: str, value: Any
+) -> None:
+    assert await offload.value(text, select, 64, "me") == value
+
+
+@pytest.mark.parametrize(("text", "select"), [(b'{"a":', ""), (b'{"a":"x"}', "abs(a)"), (b'{"a":1}', "a[")])
+async def test_a_value_that_cannot_be_read_or_selected_from_is_none(offload: Checker, text: bytes, select: str) -> None:
+    with pytest.raises(jsontext.JsonError):
+        await offload.value(text, select, 64, "me")

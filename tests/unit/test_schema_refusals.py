@@ -44,6 +44,10 @@ BROKEN = [
     ([], "It is not a JSON object."),
     (True, "It is not a JSON object."),
     ({"type": "array"}, "It does not describe an object, and arguments always are one."),
+    (
+        properties(a={"type": "int"}),
+        "At properties.a.type: a type is array, boolean, integer, null, number, object or string, or a list of these.",
+    ),
     (properties(a={"minLength": "x"}), 'At properties.a.minLength: the value is not of type "integer".'),
     (properties(a={"pattern": "("}), f"At properties.a.pattern: {NO_PATTERN}."),
     (properties(a={"pattern": "(a{1000}){1000}"}), f"At properties.a.pattern: {NO_PATTERN}."),

@@ -95,10 +95,11 @@ routes:
         "1 (* of near): failure_patterns has no effect on tools of otc, only on those of callback",
         "1 (* of near): config_ids has no effect on tools of otc, only on those of rcrt",
         "2 (A.* of late): config_ids has no effect on tools of callback, only on those of rcrt",
-        "3 (* of late): secrets has no effect on tools of callback, only on those of mcp, otc and oxp",
-        "3 (* of late): context has no effect on tools of callback, only on those of mcp, otc and oxp",
-        "3 (* of late): authorization_urls has no effect on tools of callback, only on those of mcp, otc and oxp",
-        "5 (* of crumbs): secrets has no effect on tools of rcrt, only on those of mcp, otc and oxp",
+        "3 (* of late): secrets has no effect on tools of callback, only on those of mcp, openapi, otc and oxp",
+        "3 (* of late): context has no effect on tools of callback, only on those of mcp, openapi, otc and oxp",
+        "3 (* of late): authorization_urls has no effect on tools of callback, only on those of mcp, openapi, otc and "
+        "oxp",
+        "5 (* of crumbs): secrets has no effect on tools of rcrt, only on those of mcp, openapi, otc and oxp",
         "5 (* of crumbs): decode has no effect on tools of rcrt, only on those of callback",
     ]
 
@@ -229,5 +230,6 @@ def test_live_is_good_when_all_is_up(tmp_path: Path, office: str) -> None:
         "tools": 6,
         "rejected": [],
         "unrouted": [],
+        "report": None,
     }
     assert {tool["id"] for tool in found["tools"]} >= {"Calculator.Add@1.0.0", "Text.Echo@1.0.0"}

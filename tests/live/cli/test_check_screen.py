@@ -49,20 +49,22 @@ spare    oxp       oxp       up     0      N ms     2
 gone     oxp       oxp       DOWN   0      -        1
 builds   callback  callback  up     3      N ms     1
 
-TOOL                     BACKEND  SCOPES     DESCRIPTION
-Builds.build@1.0.0       builds   -          Builds, for as long as told.
-Builds.deploy@1.0.0      builds   -          Deploys what was built last, once the user has allowed it.
-Builds.lint@1.0.0        builds   -          Looks for flaws in source text.
-Calculator.Add@1.0.0     office   calc sums  Adds two numbers.
-Calculator.Add@1.1.0     office   calc sums  Adds two numbers and any further terms.
-Calculator.Divide@1.0.0  office   calc sums  Divides a by b.
-Mail.Search@1.0.0        postbox  -          Searches senders and subjects of the user's mail.
-Notes.Create@1.0.0       postbox  -          Writes a note for the user.
-Notes.List@1.0.0         postbox  -          Lists the user's notes.
-Sms.Send@1.0.0           postbox  -          Sends a text message.
+TOOL                     BACKEND  SCOPES     TOKENS  DESCRIPTION
+Builds.build@1.0.0       builds   -          55      Builds, for as long as told.
+Builds.deploy@1.0.0      builds   -          71      Deploys what was built last, once the user has allowed it.
+Builds.lint@1.0.0        builds   -          57      Looks for flaws in source text.
+Calculator.Add@1.0.0     office   calc sums  40      Adds two numbers.
+Calculator.Add@1.1.0     office   calc sums  62      Adds two numbers and any further terms.
+Calculator.Divide@1.0.0  office   calc sums  40      Divides a by b.
+Mail.Search@1.0.0        postbox  -          56      Searches senders and subjects of the user's mail.
+Notes.Create@1.0.0       postbox  -          41      Writes a note for the user.
+Notes.List@1.0.0         postbox  -          28      Lists the user's notes.
+Sms.Send@1.0.0           postbox  -          53      Sends a text message.
+
+10 tools, about 503 tokens for a model
 
 7 problems:
-  gone is down: connect: NOWHERE cannot be reached.
+  gone is down: connect: NOWHERE cannot be reached: connection refused.
   spare: Sms.Send@1.0.0 is not published: Sms.Send@1.0.0 of backend 'postbox', whose route comes first, hides it.
   builds: It lists more than 3 tools; only the first 3 are looked at.
   office: no route publishes 2 tools: Doorbell.Ring@0.1.0, Text.Echo@1.0.0

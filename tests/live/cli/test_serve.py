@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import subprocess
 import urllib.error
 import urllib.request
@@ -92,6 +93,18 @@ def test_without_a_name_it_takes_gateway_yaml_where_it_is_started(config: Path) 
         assert command.ended() == 0
 
 
+def test_ports_of_the_command_line_replace_those_of_the_file(config: Path) -> None:
+    config.write_text(config.read_text().replace("{port: 0, admin", "{port: 1, admin"))
+    with running([*TOOLGATE, "serve", "-c", str(config), "--port", "0", "--admin-port", "0"]) as command:
+        assert not public_url(command).endswith(":1")
+        config.write_text(config.read_text() + "\n")
+        command.process.send_signal(signal.SIGHUP)
+        command.wait_for("the configuration was read again")  # without "takes effect at the next start"
+        command.interrupt()
+        assert command.ended() == 0
+    assert b"next start" not in command.err
+
+
 def test_sigterm_lets_a_slow_call_finish(config: Path, office: str) -> None:
     before = executions(office, "Clock.Sleep")
     with running([*TOOLGATE, "serve", "-c", str(config)]) as command:
@@ -167,5 +180,6 @@ def test_a_taken_port_is_a_sentence(config: Path, office: str) -> None:
     done = toolgate("serve", "-c", str(config))
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
-        f"Cannot listen on 127.0.0.1:{port}: the port is in use. Choose another host or port, or stop what is there."
+        f"Cannot listen on 127.0.0.1:{port}: the port is in use. "
+        "Choose another server.port, or --port, or stop what is there."
     )

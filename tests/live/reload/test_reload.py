@@ -94,6 +94,9 @@ async def test_a_broken_file_changes_nothing_names_every_problem_and_is_counted(
             problems = [line["problem"] for line in running.logged("the configuration has a problem")]
             assert any("backend: is not a known key; did you mean 'backends'?" in problem for problem in problems)
             assert len(problems) >= 3
+            async with plainhttp.async_client() as operator:
+                text = (await operator.get(f"{running.admin_url}/metrics")).text
+            assert "toolgate_config_last_reload_successful 0.0" in text
             assert value(await call(http, "Lab.Echo", {"n": 1})) == {"n": 1}
             await change(running, config)
             assert (await details(running.admin_url))["reloads"] == {"ok": 1, "failed": 1}
@@ -101,6 +104,7 @@ async def test_a_broken_file_changes_nothing_names_every_problem_and_is_counted(
                 text = (await operator.get(f"{running.admin_url}/metrics")).text
             assert 'toolgate_config_reloads_total{outcome="failed"} 1.0' in text
             assert 'toolgate_config_reloads_total{outcome="ok"} 1.0' in text
+            assert "toolgate_config_last_reload_successful 1.0" in text
 
 
 async def test_what_takes_a_start_is_named_and_stays_as_it_is() -> None:

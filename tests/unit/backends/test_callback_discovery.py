@@ -38,9 +38,9 @@ async def test_a_toolset_may_begin_with_a_byte_order_mark() -> None:
 
 
 ANSWERS = [
-    (reply(404, b"Not Found", "text/plain"), "its answer has status 404"),
-    (reply(500, b""), "its answer has status 500"),
-    (reply(302, b"", location="http://elsewhere.example/"), "its answer has status 302"),
+    (reply(404, b"Not Found", "text/plain"), "answered 404, text/plain, 'Not Found'"),
+    (reply(500, b""), "answered 500"),
+    (reply(302, b"", location="http://elsewhere.example/"), "answered 302"),
     (reply(200, b'{"name": "builds"'), "Input data was truncated"),
     (reply(200, MARK + MARK + b"{}"), "invalid character"),
     (b"SMTP ready\r\n\r\n", "protocol: "),

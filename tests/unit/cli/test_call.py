@@ -7,7 +7,7 @@ import argparse
 import pytest
 
 from gateway.cli import call
-from gateway.cli.call import request_of
+from gateway.cli.call import typed
 from gateway.model import Json
 
 
@@ -15,7 +15,7 @@ def asked(*words: str) -> Json:
     """The request that these words ask for."""
     parser = argparse.ArgumentParser()
     call.add_arguments(parser)
-    return request_of(parser.parse_intermixed_args(["--call-id", "c", *words]))
+    return typed(parser.parse_intermixed_args(["--call-id", "c", *words]))
 
 
 @pytest.mark.parametrize(

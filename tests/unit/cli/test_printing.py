@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.cli.check import remarks_on
 from gateway.cli.demo import introduction
 from gateway.cli.output import complain, count, first_line, print_answer, print_value, say, table
+from gateway.cli.remarks import remarks_on
 from gateway.model import JsonObject
 
 HEAD = ("NAME", "TEXT")
@@ -90,7 +90,7 @@ def test_remarks_begin_with_what_is_down() -> None:
 
 def test_a_backend_with_thousands_of_flaws_does_not_fill_the_screen() -> None:
     rejected = [{"id": f"A.B{number}@1.0.0", "reason": "Too large."} for number in range(1000)]
-    backend: JsonObject = {"up": True, "cause": None, "rejected": rejected, "unrouted": []}
+    backend: JsonObject = {"up": True, "cause": None, "rejected": rejected, "unrouted": [], "report": None}
     found = {"state": {"up": True}, "backends": {"one": backend}, "routes": [], "tools": []}
     *first, last = remarks_on(found)
     assert len(first) == 20

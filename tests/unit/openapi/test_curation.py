@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.openapi.curation import chosen, tool_terms, unknown_tools
+from gateway.openapi.curation import chosen, idle_tools, tool_terms, unknown_tools
 from gateway.openapi.operations import Operation
 from gateway.openapi.terms import Match, Terms, ToolTerms
 from tests.unit.openapi.test_names import BOUNDS
@@ -50,12 +50,14 @@ def test_what_is_said_by_place_wins_over_what_is_said_by_id() -> None:
     assert [tool_terms(it, terms(tools=tools)).name for it in (ISSUES, CREATE, OLD)] == ["place", "id", ""]
 
 
-def test_openapi_16_what_is_said_of_no_tool_is_found() -> None:
+def test_openapi_16_what_is_said_of_no_operation_or_to_no_avail_is_found() -> None:
     said = terms(tools={"issues/lst": ToolTerms(), "issues/create": ToolTerms(), "issues/list": ToolTerms(name="a")})
     twin = Operation(method="GET", template="/twin", prefix="", id="issues/list")
     assert list(unknown_tools((*ALL, twin), said)) == [
-        "tools names 'issues/lst', which is no operation of the document; did you mean 'issues/list'?",
-        "tools names 'issues/create', which is left out: operations.methods leaves out POST.",
-        "tools gives 'issues/list' a name, but several operations have this operationId; use their method and path",
+        "tools names 'issues/lst', which is no operation of the document; did you mean 'issues/list'?"
     ]
-    assert list(unknown_tools(ALL, terms())) == []
+    assert list(idle_tools((*ALL, twin), said)) == [
+        "tools gives 'issues/list' a name, but 2 operations have this operationId; use method and path",
+        "tools names 'issues/create', which is left out: operations.methods leaves out POST.",
+    ]
+    assert [*unknown_tools(ALL, terms()), *idle_tools(ALL, terms())] == []

@@ -82,6 +82,7 @@ async def test_a_server_that_does_not_speak_tls_is_a_tls_error(greeting: bytes, 
         pool = Pool(Origin("https", "127.0.0.1", server.origin.port), None, trusting)
         error = await failure(call(pool))
         assert (error.kind, error.sent) == (Kind.TLS, False)
+        assert ("does not speak TLS" in str(error)) is bool(greeting)
         assert stats_of(pool) == Stats(0, 0, 0, 0)
         await pool.aclose()
 

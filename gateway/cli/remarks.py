@@ -1,0 +1,96 @@
+"""What is wrong, or rarely meant, with what `toolgate check --live` has found: one sentence each."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from gateway.cli.output import count
+from gateway.model import JsonObject
+
+LONG_DESCRIPTION = 1024  # characters; the tool interfaces of common models cut off there
+MAX_NAMED = 20  # tools in one line, or lines of one kind about one backend
+
+
+class Remark(NamedTuple):
+    """A problem for an operator to look at; `kind` is a word for programs, `backend` the one it is about, if any."""
+
+    kind: str
+    backend: str | None
+    text: str
+
+
+def remarks_on(found: JsonObject) -> Iterator[Remark]:
+    """All problems, the gravest first."""
+    state, backends = found["state"], found["backends"].items()
+    if not state["up"]:
+        yield Remark("state_down", None, f"state is down: {state['cause']}")
+    for name, backend in backends:
+        if not backend["up"]:
+            yield Remark("backend_down", name, f"{name} is down: {backend['cause']}")
+    for name, backend in backends:
+        yield from _rejected(name, backend["rejected"])
+    for name, backend in backends:
+        yield from _noted(name, (backend["report"] or {}).get("notes", ()))
+    for name, backend in backends:
+        if unrouted := backend["unrouted"]:
+            text = f"{name}: no route publishes {count(len(unrouted), 'tool')}: {named(unrouted)}"
+            yield Remark("unrouted", name, text)
+    yield from _unused(found["routes"])
+    yield from _descriptions(found["tools"])
+    for tool in found["tools"]:
+        if reason := tool["unchecked_output"]:
+            text = f"{tool['backend']}: values of {tool['id']} cannot be checked: {reason}"
+            yield Remark("output_unchecked", tool["backend"], text)
+
+
+def _rejected(name: str, rejected: Sequence[JsonObject]) -> Iterator[Remark]:
+    for one in rejected[:MAX_NAMED]:
+        what = "" if one["id"] == name else f"{one['id']} is not published: "  # else it is about all of them
+        yield Remark("not_published", name, f"{name}: {what}{one['reason']}")
+    if len(rejected) > MAX_NAMED:
+        text = f"{name}: {count(len(rejected) - MAX_NAMED, 'more tool')} not published; --json has all of them"
+        yield Remark("not_published", name, text)
+
+
+def _noted(name: str, notes: Sequence[JsonObject]) -> Iterator[Remark]:
+    """What a backend itself finds worth a look in its list."""
+    for group in notes[:MAX_NAMED]:
+        about = f": {named(group['ids'])}" if group["ids"] else ""
+        yield Remark("listing_note", name, f"{name}: {group['text'].rstrip('.')}{about}")
+    if len(notes) > MAX_NAMED:
+        text = f"{name}: {count(len(notes) - MAX_NAMED, 'more note')} on its list; --json has all of them"
+        yield Remark("listing_note", name, text)
+
+
+def _unused(routes: Sequence[JsonObject]) -> Iterator[Remark]:
+    """Routes that no tool takes: their glob has a typing error, or an earlier one leaves them nothing."""
+    for route in routes:
+        if route["takes"] != 0:
+            continue
+        why = "earlier routes take all that it fits" if route["fits"] else "it fits no tool"
+        does = "hides" if route["deny"] else "publishes"
+        text = f"{route['backend']}: route {route['number']} ({route['tools']}) {does} nothing: {why}"
+        yield Remark("route_unused", route["backend"], text)
+
+
+def _descriptions(tools: Sequence[JsonObject]) -> Iterator[Remark]:
+    """Tools without a description, or with one that models see only the beginning of."""
+    missing, long = defaultdict[str, list[str]](list), defaultdict[str, list[str]](list)
+    for tool in tools:
+        if not tool["description"].strip():
+            missing[tool["backend"]].append(tool["id"])
+        elif len(tool["description"]) > LONG_DESCRIPTION:
+            long[tool["backend"]].append(tool["id"])
+    for name, ids in missing.items():
+        text = f"{name}: {count(len(ids), 'tool')} without a description, so that no model knows what for: {named(ids)}"
+        yield Remark("description_missing", name, text)
+    for name, ids in long.items():
+        text = f"{name}: {count(len(ids), 'description')} of more than {LONG_DESCRIPTION} characters, "
+        yield Remark("description_long", name, f"{text}of which many models see the beginning only: {named(ids)}")
+
+
+def named(ids: Sequence[str]) -> str:
+    """Some ids, in one line."""
+    return ", ".join(ids[:MAX_NAMED]) + (", ..." if len(ids) > MAX_NAMED else "")

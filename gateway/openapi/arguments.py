@@ -1,0 +1,242 @@
+"""The parameters of operations as arguments of tools: their names, and how they are sent (OpenAPI 3.2, Parameter)."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+
+from msgspec import Struct
+
+from gateway.model import Json, JsonObject
+from gateway.openapi.operations import Operation, OperationError
+from gateway.openapi.plan import Style, Where
+from gateway.openapi.schemas import Converter
+
+ORDER: tuple[Where, ...] = ("path", "query", "querystring", "header", "cookie")
+STYLES: dict[Where, tuple[Style, ...]] = {  # the first is the default
+    "path": ("simple", "label", "matrix"),
+    "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
+    "querystring": ("form",),
+    "header": ("simple",),
+    "cookie": ("form", "cookie"),
+}
+BODY = "body"  # the argument that is the body, and nothing else
+
+# The names of arguments that the large model APIs take.
+ARGUMENT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")  # names of headers and cookies (RFC 9110, 5.6.2)
+PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
+_FOREIGN = re.compile(r"[^A-Za-z0-9_.-]")
+
+# Headers that no argument sets: OpenAPI excludes three of them; others frame the request, or are ours.
+OURS = frozenset(
+    {"accept", "content-type", "authorization", "accept-encoding", "content-encoding", "content-length", "host", "te"}
+    | {"connection", "cookie", "expect", "forwarded", "idempotency-key", "keep-alive", "trailer", "transfer-encoding"}
+    | {"traceparent", "tracestate", "upgrade", "via"}
+)
+OUR_PREFIXES = ("proxy-", "sec-", "x-forwarded-")
+
+
+class Argument(Struct, frozen=True, kw_only=True):
+    """A parameter of an operation, as one argument of its tool. `schema` is still the document's.
+
+    `media_type` is that of a parameter with `content`, which has no style.
+    """
+
+    argument: str
+    name: str
+    where: Where
+    style: Style
+    explode: bool
+    required: bool
+    schema: Json
+    description: str = ""
+    is_deprecated: bool = False
+    allow_reserved: bool = False
+    media_type: str = ""
+
+
+def arguments_of(
+    operation: Operation, converter: Converter, excluded: Collection[tuple[str, str]], warnings: list[str]
+) -> list[Argument]:
+    """The parameters of an operation in the order of their arguments. Raises OperationError.
+
+    `excluded` are pairs of a place and a name, in lower case if it is that of a header: no argument goes there.
+    """
+    found: list[tuple[Where, JsonObject]] = []
+    for node in operation.parameters:
+        where: Where = node["in"]
+        if not _is_ours(where, node["name"], excluded):
+            found.append((where, node))
+    placeholders = dict.fromkeys(PLACEHOLDER.findall(operation.template))
+    found = [(where, node) for where, node in found if _has_place(where, node["name"], placeholders, warnings)]
+    for name in placeholders:
+        if not any(where == "path" and node["name"] == name for where, node in found):
+            warnings.append(f"Its path has {{{name}}}, and no parameter of that name; it is taken for a text.")
+            found.append(("path", {"name": name, "required": True, "schema": {"type": "string"}}))
+    found.sort(key=lambda entry: ORDER.index(entry[0]))
+    _check_query([where for where, _ in found])
+    names = argument_names([(where, node["name"]) for where, node in found])
+    read = (_argument(where, node, name, converter, warnings) for (where, node), name in zip(found, names, strict=True))
+    return [argument for argument in read if argument is not None]
+
+
+def argument_names(parameters: Sequence[tuple[Where, str]]) -> list[str]:
+    """The names of arguments for parameters in the order of their places; none depends on the order within a place."""
+    names: dict[tuple[Where, str], str] = {}
+    taken = {BODY}
+    is_plain = {parameter: ARGUMENT.fullmatch(parameter[1]) is not None for parameter in parameters}
+    for where, name in sorted(parameters, key=lambda entry: (ORDER.index(entry[0]), not is_plain[entry], entry[1])):
+        wanted = "query" if where == "querystring" else legal_name(name)
+        choices = (wanted, legal_name(f"{where}_{wanted}"), _with_digest(f"{where}_{name}"))
+        chosen = next(choice for choice in choices if choice and choice not in taken)
+        names[where, name] = chosen
+        taken.add(chosen)
+    return [names[parameter] for parameter in parameters]
+
+
+def legal_name(name: str) -> str:
+    """A name as models may write it: `filter[user]` becomes `filter_user`; empty if nothing is left of it."""
+    if ARGUMENT.fullmatch(name):
+        return name
+    legal = _FOREIGN.sub("_", name).strip("_")
+    return legal if len(legal) <= 64 else _with_digest(name)
+
+
+def _with_digest(name: str) -> str:
+    return f"{_FOREIGN.sub('_', name).strip('_')[:55]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+
+
+def _is_ours(where: str, name: str, excluded: Collection[tuple[str, str]]) -> bool:
+    if where != "header":
+        return (where, name) in excluded
+    name = name.lower()
+    return name in OURS or name.startswith(OUR_PREFIXES) or (where, name) in excluded
+
+
+def _has_place(where: Where, name: str, placeholders: Collection[str], warnings: list[str]) -> bool:
+    """Whether a parameter can be sent: those in the path need a placeholder. Raises OperationError for bad names."""
+    if where == "path" and name not in placeholders:
+        warnings.append(f"Its parameter {name[:64]!r} stands nowhere in its path; it is left out.")
+        return False
+    if where in ("header", "cookie") and TOKEN.fullmatch(name) is None:
+        raise OperationError(f"Its parameter {name[:64]!r} cannot be the name of a {where}.")
+    return True
+
+
+def _check_query(places: Iterable[Where]) -> None:
+    places = list(places)
+    if places.count("querystring") > 1 or ("querystring" in places and "query" in places):
+        raise OperationError("One of its parameters is the whole query, and others are in the query too.")
+
+
+def _argument(
+    where: Where, node: JsonObject, argument: str, converter: Converter, warnings: list[str]
+) -> Argument | None:
+    """One parameter; None for one that cannot be sent and may be left out. Raises OperationError."""
+    name, required = node["name"], where == "path" or node.get("required") is True
+    try:
+        media_type, schema = _content(node, where)
+        style, explode = _style(where, {} if media_type else node)
+        if schema is None:
+            warnings.append(f"Its parameter {name[:64]!r} has no schema; it is taken for a text.")
+            schema = {"type": "string"}
+        if not media_type:
+            style = _sendable(style, explode=explode, schema=schema, converter=converter)
+    except OperationError as exc:
+        if required:
+            raise OperationError(f"Its parameter {name[:64]!r} cannot be sent: {exc}") from exc
+        warnings.append(f"Its parameter {name[:64]!r} is left out: {exc}")
+        return None
+    description = node.get("description")
+    return Argument(
+        argument=argument,
+        name=name,
+        where=where,
+        style=style,
+        explode=explode,
+        required=required,
+        schema=schema,
+        description=description if isinstance(description, str) else "",
+        is_deprecated=node.get("deprecated") is True,
+        allow_reserved=node.get("allowReserved") is True,
+        media_type=media_type,
+    )
+
+
+def _content(node: JsonObject, where: Where) -> tuple[str, Json]:
+    """The media type of a parameter that has one, and its schema. Raises OperationError."""
+    content = node.get("content")
+    if not isinstance(content, dict) or not content:
+        if where == "querystring":
+            raise OperationError("it has no media type.")
+        return "", node.get("schema")
+    media_type, described = next(iter(content.items()))
+    kind = media_type.partition(";")[0].strip().lower()
+    is_form = kind == "application/x-www-form-urlencoded"
+    if len(content) > 1 or is_form != (where == "querystring"):
+        raise OperationError(f"its media type is {media_type[:64]!r}.")
+    if not is_form and kind not in ("application/json", "text/json", "text/plain") and not kind.endswith("+json"):
+        raise OperationError(f"its media type is {media_type[:64]!r}.")
+    return kind, described.get("schema", {}) if isinstance(described, dict) else {}
+
+
+def _style(where: Where, node: JsonObject) -> tuple[Style, bool]:
+    style: Style = node.get("style") or STYLES[where][0]
+    explode = node.get("explode")
+    return style, explode if isinstance(explode, bool) else style in ("form", "cookie")
+
+
+def _sendable(style: Style, *, explode: bool, schema: Json, converter: Converter) -> Style:
+    """The style in which values of a schema are sent. Raises OperationError if no style can say them."""
+    kinds = kinds_of(schema, converter)
+    if style == "deepObject":
+        if kinds and "object" not in kinds:
+            raise OperationError("deepObject is for objects.")
+        return style
+    if any(_is_nested(inner, converter) for inner in _members(schema, converter)):
+        raise OperationError(f"its style {style} has no form for values inside values.")
+    if style in ("spaceDelimited", "pipeDelimited") and explode:
+        if kinds and kinds <= {"object", "null"}:
+            raise OperationError(f"its style {style} has no form for objects.")
+        return "form"  # which is what arrays are then, each value with the name
+    return style
+
+
+def _members(schema: Json, converter: Converter) -> Iterator[Json]:
+    """What stands inside every value: the items of arrays, and the members that an object must have."""
+    for part in converter.parts(converter.resolve(schema), "allOf"):
+        yield part.get("items")
+        properties, required = part.get("properties"), part.get("required")
+        if isinstance(properties, dict) and isinstance(required, list):
+            yield from (properties[name] for name in required if name in properties)
+
+
+def _is_nested(schema: Json, converter: Converter) -> bool:
+    kinds = kinds_of(schema, converter)
+    return bool(kinds) and kinds <= {"array", "object"}
+
+
+def kinds_of(schema: Json, converter: Converter) -> frozenset[str]:
+    """The types that values of a schema of the document have; empty: any."""
+    if not isinstance(schema, dict):
+        return frozenset()
+    for part in converter.parts(schema, "allOf"):
+        types = part.get("type")
+        named = types if isinstance(types, list) else [types]
+        if kinds := frozenset(kind for kind in named if isinstance(kind, str)):
+            return kinds
+        for keyword, kind in (("properties", "object"), ("items", "array")):
+            if keyword in part:
+                return frozenset({kind})
+    for keyword in ("anyOf", "oneOf"):
+        branches = schema.get(keyword)
+        if isinstance(branches, list) and branches:
+            found = [
+                kinds_of(branch if "$ref" not in branch else converter.resolve(branch), converter)
+                for branch in branches
+                if isinstance(branch, dict)
+            ]
+            return frozenset().union(*found) if all(found) else frozenset()
+    return frozenset()

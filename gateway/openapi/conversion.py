@@ -1,0 +1,297 @@
+"""How one schema of a document becomes JSON Schema 2020-12, keyword by keyword (OpenAPI 3.0.4, Schema Object).
+
+What 3.0 says in its own way is understood in documents of 3.1 too, where it means nothing: their authors mean it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+
+from gateway.model import Json, JsonObject
+from gateway.openapi.keywords import ANNOTATIONS, PLAIN, is_number, options_of, or_null, types_of
+from gateway.openapi.texts import cleaned
+
+if TYPE_CHECKING:
+    from gateway.openapi.schemas import Converter
+
+# `patch` is a JSON merge patch (RFC 7396) of what `input` describes. `exact` is for conditions: a schema is made less
+# strict elsewhere, and what it must not be would become stricter by that.
+Direction = Literal["input", "output", "patch", "exact"]
+
+NO_MEMBERS: frozenset[str] = frozenset()
+SHOWN = 40  # characters of a document in a message
+
+_MARKS: dict[Direction, str] = {"input": "readOnly", "patch": "readOnly", "output": "writeOnly", "exact": ""}
+_BESIDE_REF = ANNOTATIONS | {"$ref", "nullable", "x-nullable"}  # what documents of 3.0 mean to say beside a reference
+
+
+class Key(NamedTuple):
+    """A definition: where its schema stands in the document, for which direction, and without which members."""
+
+    reference: str
+    direction: Direction
+    without: frozenset[str] = NO_MEMBERS
+
+
+Needed: TypeAlias = dict[str, Key]  # the definitions that a converted schema refers to, by their names
+
+
+class _Here(NamedTuple):
+    """A schema that is converted, what has become of it, and members of its object that schemas around it exclude."""
+
+    schema: JsonObject
+    result: JsonObject
+    without: frozenset[str]
+
+
+class Conversion:
+    """The conversion of a schema with all that stands inside it. Adds to `needed` the definitions it refers to."""
+
+    def __init__(self, converter: Converter, direction: Direction, needed: Needed) -> None:
+        self._converter = converter
+        self._direction: Direction = direction
+        self._needed = needed
+        self._mark = _MARKS[direction]
+        self._dialect = converter.dialect  # raises OperationError
+
+    def schema(self, schema: Json, without: frozenset[str] = NO_MEMBERS) -> Json:
+        """A schema, `without` some members of its object. Raises OperationError."""
+        if not isinstance(schema, dict):
+            return schema if isinstance(schema, bool) else {}
+        if self._converter.ref_alone and isinstance(schema.get("$ref"), str):
+            schema = {key: value for key, value in schema.items() if key in _BESIDE_REF}
+        if self._mark:
+            without |= self._converter.marked(schema, self._mark)
+        here = _Here(schema, {}, without)
+        for keyword, value in schema.items():
+            if (is_taken := PLAIN.get(keyword)) is not None:
+                if is_taken(value):
+                    here.result[keyword] = value
+                elif value:
+                    self._left_out(keyword, value)
+            elif (convert := _CONVERSIONS.get(keyword)) is not None:
+                convert(self, here, keyword, value)
+        self._require(here)
+        if schema.get("nullable") is True or schema.get("x-nullable") is True:
+            return or_null(here.result)
+        return here.result
+
+    # Each of these converts one keyword.
+
+    def _text(self, here: _Here, keyword: str, value: Json) -> None:
+        if isinstance(value, str) and (text := cleaned(value)):
+            here.result[keyword] = text
+
+    def _type(self, here: _Here, keyword: str, value: Json) -> None:
+        try:
+            types = types_of(value)
+        except ValueError:
+            self._left_out(keyword, value)
+        else:
+            if types is not None:
+                here.result[keyword] = types
+
+    def _enum(self, here: _Here, keyword: str, value: Json) -> None:
+        if isinstance(value, list) and value:
+            here.result[keyword] = options_of(value, here.schema.get("type"))
+
+    def _bound(self, here: _Here, keyword: str, value: Json) -> None:
+        """`minimum` or `maximum`, which another keyword makes exclusive in 3.0."""
+        exclusive = f"exclusive{keyword.capitalize()}"
+        if not is_number(value):
+            self._left_out(keyword, value)
+        elif here.schema.get(exclusive) is not True:
+            here.result[keyword] = value
+        elif self._dialect:
+            here.result[keyword] = value
+            here.result[exclusive] = True
+        else:
+            here.result[exclusive] = value
+
+    def _exclusive(self, here: _Here, keyword: str, value: Json) -> None:
+        if is_number(value):
+            here.result[keyword] = value
+        elif not isinstance(value, bool):
+            self._left_out(keyword, value)
+
+    def _pattern(self, here: _Here, keyword: str, value: Json) -> None:
+        if isinstance(value, str) and (pattern := self._converter.pattern(value)) is not None:
+            here.result[keyword] = pattern
+
+    def _reference(self, here: _Here, _: str, value: Json) -> None:
+        if not isinstance(value, str):
+            return
+        reference = self._converter.pointer(value)
+        without = here.without and self._converter.mentioned(reference, here.without, self._mark)
+        target = self._converter.refer(Key(reference, self._direction, without), self._needed)
+        if "$ref" in here.result:
+            here.result.setdefault("allOf", []).append({"$ref": target})
+        else:
+            here.result["$ref"] = target
+
+    def _one(self, here: _Here, keyword: str, value: Json) -> None:
+        if isinstance(value, dict | bool):
+            here.result[keyword] = self.schema(value)
+
+    def _branch(self, here: _Here, keyword: str, value: Json) -> None:
+        if isinstance(value, dict | bool):
+            here.result[keyword] = self.schema(value, here.without)
+
+    def _condition(self, here: _Here, keyword: str, value: Json) -> None:
+        if isinstance(value, dict | bool):
+            here.result[keyword] = self._as("exact").schema(value)
+
+    def _others(self, here: _Here, keyword: str, value: Json) -> None:
+        """Which further members there may be. Servers answer with more than they say, so answers may have any."""
+        if isinstance(value, dict | bool) and not (value is False and self._direction == "output"):
+            here.result[keyword] = self._member(value)
+
+    def _items(self, here: _Here, keyword: str, value: Json) -> None:
+        items = self._as("input") if self._direction == "patch" else self  # a patch replaces arrays as a whole
+        if isinstance(value, dict | bool):
+            here.result[keyword] = items.schema(value)
+        elif isinstance(value, list) and value:
+            converted = [items.schema(inner) for inner in value]
+            others = here.schema.get("additionalItems")
+            here.result[keyword if self._dialect else "prefixItems"] = converted
+            if isinstance(others, dict | bool):
+                here.result["additionalItems" if self._dialect else "items"] = items.schema(others)
+
+    def _all_of(self, here: _Here, keyword: str, value: Json) -> None:
+        if not isinstance(value, list):
+            return
+        converted = [self.schema(branch, here.without) for branch in value]
+        branches = [branch for branch in converted if branch not in (True, {})]
+        is_alone = len(branches) == 1 and "$ref" not in here.schema and not self._dialect
+        if is_alone and isinstance(branches[0], dict) and branches[0].keys() == {"$ref"}:
+            here.result["$ref"] = branches[0]["$ref"]
+        elif branches:
+            here.result.setdefault(keyword, []).extend(branches)
+
+    def _any_of(self, here: _Here, keyword: str, value: Json) -> None:
+        """Makes `oneOf` an `anyOf` too: that a value fits two branches is no reason to refuse it.
+
+        Branches become wider in both directions, so that more values fit two.
+        """
+        if not isinstance(value, list) or not value:
+            return
+        converted = [self.schema(branch, here.without) for branch in value]
+        if self._direction == "exact":
+            here.result[keyword] = converted
+            return
+        told = [self._told(here, branch, inner) for branch, inner in zip(value, converted, strict=True)]
+        if "anyOf" in here.result:
+            here.result.setdefault("allOf", []).append({"anyOf": told})
+        else:
+            here.result["anyOf"] = told
+
+    def _told(self, here: _Here, branch: Json, converted: Json) -> Json:
+        """A branch that tells the value of the member that tells branches apart, if its schema does not say it."""
+        found = here.schema.get("discriminator")
+        discriminator: JsonObject = found if isinstance(found, dict) else {}
+        name = discriminator.get("propertyName")
+        reference = branch.get("$ref") if isinstance(branch, dict) else None
+        if not isinstance(name, str) or not isinstance(reference, str) or not isinstance(converted, dict):
+            return converted
+        text = ""
+        for part in self._converter.parts(branch, "allOf"):
+            text = text or str(part.get("description", ""))
+            properties = part.get("properties")
+            member = properties.get(name) if isinstance(properties, dict) else None
+            if isinstance(member, dict) and ("const" in member or len(member.get("enum") or "") == 1):
+                return converted
+        implied = reference.rpartition("/")[2]
+        mapping = discriminator.get("mapping")
+        mapped = [key for key, to in mapping.items() if to in (reference, implied)] if isinstance(mapping, dict) else []
+        values = " or ".join(f'"{value}"' for value in mapped or [implied])
+        return {**converted, "description": cleaned(f"{name}: {values}\n\n{text}")}
+
+    def _properties(self, here: _Here, keyword: str, value: Json) -> None:
+        if isinstance(value, dict):
+            members = {name: self._member(inner) for name, inner in value.items() if name not in here.without}
+            if members:
+                here.result[keyword] = members
+
+    def _by_pattern(self, here: _Here, keyword: str, value: Json) -> None:
+        if isinstance(value, dict):
+            patterns = {name: self._converter.pattern(name) for name in value}
+            here.result[keyword] = {
+                pattern: self._member(value[name]) for name, pattern in patterns.items() if pattern is not None
+            }
+
+    def _dependent_schemas(self, here: _Here, keyword: str, value: Json) -> None:
+        if isinstance(value, dict):
+            here.result[keyword] = {name: self.schema(inner, here.without) for name, inner in value.items()}
+
+    def _dependent_required(self, here: _Here, keyword: str, value: Json) -> None:
+        if isinstance(value, dict) and self._direction != "patch":
+            here.result[keyword] = {
+                name: [other for other in dict.fromkeys(others) if isinstance(other, str) and other not in here.without]
+                for name, others in value.items()
+                if isinstance(others, list)
+            }
+
+    def _schema_dialect(self, _here: _Here, _: str, value: Json) -> None:
+        self._converter.check_dialect(value)
+
+    # What they share.
+
+    def _require(self, here: _Here) -> None:
+        """Adds `required`, which documents of 3.0 also say in the schemas of the members themselves."""
+        names, properties = here.schema.get("required"), here.schema.get("properties")
+        if self._direction == "patch":
+            return
+        required = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+        if isinstance(properties, dict):
+            for name, inner in properties.items():
+                if isinstance(inner, dict) and inner.get("required") is True:
+                    required.append(name)
+            if here.schema.get("additionalProperties") is False and "patternProperties" not in here.schema:
+                required = [name for name in required if name in properties]  # others cannot be there
+        if required := [name for name in dict.fromkeys(required) if name not in here.without]:
+            here.result["required"] = required
+
+    def _member(self, schema: Json) -> Json:
+        """The schema of a member, which a patch may set to null."""
+        return or_null(self.schema(schema)) if self._direction == "patch" else self.schema(schema)
+
+    def _as(self, direction: Direction) -> Conversion:
+        return Conversion(self._converter, direction, self._needed)
+
+    def _left_out(self, keyword: str, value: Json) -> None:
+        self._converter.warn(f"A schema has the {keyword} {str(value)[:SHOWN]!r}, which there is not; it is left out.")
+
+
+_CONVERSIONS: dict[str, Callable[[Conversion, _Here, str, Json], None]] = {
+    "$ref": Conversion._reference,
+    "$dynamicRef": Conversion._reference,
+    "$schema": Conversion._schema_dialect,
+    "title": Conversion._text,
+    "description": Conversion._text,
+    "type": Conversion._type,
+    "enum": Conversion._enum,
+    "pattern": Conversion._pattern,
+    "minimum": Conversion._bound,
+    "maximum": Conversion._bound,
+    "exclusiveMinimum": Conversion._exclusive,
+    "exclusiveMaximum": Conversion._exclusive,
+    "properties": Conversion._properties,
+    "patternProperties": Conversion._by_pattern,
+    "dependentSchemas": Conversion._dependent_schemas,
+    "dependentRequired": Conversion._dependent_required,
+    "additionalProperties": Conversion._others,
+    "unevaluatedProperties": Conversion._others,
+    "propertyNames": Conversion._one,
+    "unevaluatedItems": Conversion._one,
+    "then": Conversion._branch,
+    "else": Conversion._branch,
+    "not": Conversion._condition,
+    "if": Conversion._condition,
+    "contains": Conversion._condition,
+    "items": Conversion._items,
+    "prefixItems": Conversion._items,
+    "allOf": Conversion._all_of,
+    "anyOf": Conversion._any_of,
+    "oneOf": Conversion._any_of,
+}

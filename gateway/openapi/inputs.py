@@ -1,0 +1,260 @@
+"""What a tool takes: the parameters of its operation side by side, and the body as the argument `body`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from msgspec import UNSET, Struct, UnsetType
+
+from gateway.jsontext import encode
+from gateway.model import Json, JsonObject
+from gateway.openapi.arguments import BODY, Argument, arguments_of
+from gateway.openapi.conversion import Needed
+from gateway.openapi.operations import Operation, OperationError
+from gateway.openapi.payloads import Payload, payload_of, without_member
+from gateway.openapi.plan import BodyPlan, Parameter
+from gateway.openapi.schemas import Converter
+from gateway.openapi.terms import Terms, ToolTerms
+from gateway.openapi.texts import cleaned
+from gateway.schemas.inline import with_subschemas
+
+MAX_BYTES = 64 * 1024  # of an input schema, which is in the list of every caller
+DESCRIBED_DEPTH = 3  # schemas one inside the other whose descriptions stay in one that is too large
+POINTER = f"/{BODY}/"  # begins the JSON Pointer to a member of the body
+USUALLY_WITHOUT_BODY = ("GET", "HEAD", "DELETE", "OPTIONS")  # RFC 9110, 9.3: a body there means nothing by itself
+
+
+class Input(Struct, frozen=True, kw_only=True):
+    """The schema of a tool's arguments, and how they are sent. `not_inferrable`: arguments no model can know."""
+
+    schema: JsonObject
+    parameters: tuple[Parameter, ...]
+    body: BodyPlan | None
+    warnings: tuple[str, ...] = ()
+    not_inferrable: tuple[str, ...] = ()
+
+
+def input_of(
+    operation: Operation,
+    converter: Converter,
+    terms: Terms,
+    tool_terms: ToolTerms,
+    excluded: Collection[tuple[str, str]] = (),
+) -> Input:
+    """Reads what an operation takes. Raises OperationError for one that cannot be called, or not as its terms want.
+
+    `excluded` are places of credentials, as pairs of header, query or cookie and a name: no argument is sent there.
+    """
+    try:
+        return _input_of(operation, converter, terms, tool_terms, excluded)
+    except RecursionError as exc:
+        raise OperationError("One of its schemas is nested too deeply, or stands inside itself.") from exc
+
+
+def _input_of(
+    operation: Operation,
+    converter: Converter,
+    terms: Terms,
+    tool_terms: ToolTerms,
+    excluded: Collection[tuple[str, str]],
+) -> Input:
+    if terms.key_header:
+        excluded = {*excluded, ("header", terms.key_header.lower())}
+    warnings: list[str] = []
+    arguments = arguments_of(operation, converter, excluded, warnings)
+    _check_known(arguments, operation, tool_terms)
+    fixed = _fixed(arguments, terms.arguments) | _fixed(arguments, tool_terms.arguments)
+    hidden = _hidden(arguments, fixed, tool_terms)
+    needed: Needed = {}
+    properties: JsonObject = {}
+    shown = [one for one in arguments if one.argument not in fixed and one.argument not in hidden]
+    for argument in shown:
+        schema = converter.convert(argument.schema, "input", needed)
+        properties[argument.argument] = _described(schema, argument.description, is_deprecated=argument.is_deprecated)
+    required = [one.argument for one in shown if one.required]
+    body = _body(operation, converter, terms, tool_terms, needed, properties, required, warnings)
+    schema = _root(properties, required, converter.definitions(needed), converter.dialect)
+    return Input(
+        schema=_small(schema, warnings),
+        parameters=tuple(
+            _parameter(one, fixed.get(one.argument, UNSET), terms, tool_terms)
+            for one in arguments
+            if one.argument not in hidden
+        ),
+        body=body,
+        warnings=tuple(warnings),
+        not_inferrable=tuple(one.argument for one in shown if one.required and one.where in ("header", "cookie")),
+    )
+
+
+def _root(properties: JsonObject, required: list[str], definitions: JsonObject, dialect: str) -> JsonObject:
+    root: JsonObject = {"$schema": dialect} if dialect else {}
+    root |= {"type": "object", "properties": properties, "additionalProperties": False}
+    if required:
+        root["required"] = required
+    if definitions:
+        root["$defs"] = definitions
+    return root
+
+
+def _parameter(argument: Argument, fixed: Json | UnsetType, terms: Terms, tool_terms: ToolTerms) -> Parameter:
+    return Parameter(
+        argument=argument.argument,
+        name=argument.name,
+        where=argument.where,
+        style=argument.style,
+        explode=argument.explode,
+        required=argument.required,
+        allow_reserved=argument.allow_reserved,
+        media_type=argument.media_type,
+        encoded_slashes=argument.where == "path" and argument.argument in tool_terms.encoded_slashes,
+        deep_arrays=terms.deep_arrays if argument.style == "deepObject" else "repeat",
+        fixed=fixed,
+    )
+
+
+def _described(schema: JsonObject, description: str, *, is_deprecated: bool = False) -> JsonObject:
+    """A converted schema with the description of its place, which says more than that of its type."""
+    text = cleaned(description) or schema.get("description", "")
+    if is_deprecated:
+        text = f"{text} (deprecated)".strip()
+    return {**schema, "description": text} if text else schema
+
+
+# What the operator says of arguments.
+
+
+def _check_known(arguments: list[Argument], operation: Operation, tool_terms: ToolTerms) -> None:
+    """Raises OperationError for terms about arguments that there are not: a value that was to be fixed would not be."""
+    known = {one.argument for one in arguments} | {one.name for one in arguments}
+    for name in (*tool_terms.arguments, *tool_terms.hide, *tool_terms.encoded_slashes):
+        about_body = operation.body is not None and (name == BODY or name.startswith(POINTER))
+        if name not in known and not about_body:
+            have = ", ".join(sorted(one.argument for one in arguments))[:200] or "none"
+            raise OperationError(f"Its terms name the argument {name[:64]!r}, which it does not have; it has {have}.")
+
+
+def _fixed(arguments: list[Argument], values: Mapping[str, Json]) -> dict[str, Json]:
+    """The values that the operator gives arguments, which are named as such or as the document names them."""
+    own = {one.argument for one in arguments}
+    fixed: dict[str, Json] = {}
+    for one in arguments:
+        if one.argument in values:
+            fixed[one.argument] = values[one.argument]
+        elif one.name in values and one.name not in own:
+            fixed[one.argument] = values[one.name]
+    return fixed
+
+
+def _hidden(arguments: list[Argument], fixed: Mapping[str, Json], tool_terms: ToolTerms) -> set[str]:
+    """The arguments that are left out. Raises OperationError for one without which there is no call."""
+    own = {one.argument for one in arguments}
+    hidden = {
+        one.argument
+        for one in arguments
+        if one.argument in tool_terms.hide or (one.name in tool_terms.hide and one.name not in own)
+    } - fixed.keys()
+    for one in arguments:
+        if one.argument in hidden and one.required:
+            raise OperationError(f"Its terms hide the argument {one.argument!r}, which is required; give it a value.")
+    return hidden
+
+
+# The body.
+
+
+def _body(
+    operation: Operation,
+    converter: Converter,
+    terms: Terms,
+    tool_terms: ToolTerms,
+    needed: Needed,
+    properties: JsonObject,
+    required: list[str],
+    warnings: list[str],
+) -> BodyPlan | None:
+    """The body, with its argument among `properties` unless the operator gives all of it. Raises OperationError."""
+    content = operation.body.get("content") if operation.body is not None else None
+    if operation.body is None or not isinstance(content, dict) or not content:
+        return None
+    payload = payload_of(content, tool_terms.media_type, converter)
+    is_required = operation.body.get("required") is True
+    if BODY in tool_terms.hide:
+        if is_required:
+            raise OperationError("Its terms hide the body, which is required; give it a value.")
+        return None
+    if operation.method in USUALLY_WITHOUT_BODY:
+        warnings.append(f"It takes a body with {operation.method}, which some servers and proxies drop.")
+    schema, fixed = _with_fixed(payload, converter, terms, tool_terms)
+    if "" not in fixed:
+        converted = converter.convert(schema, payload.direction, needed)
+        description = operation.body.get("description")
+        properties[BODY] = _described(converted, description if isinstance(description, str) else "")
+        if is_required and not (fixed and not _requires_members(schema, converter)):
+            required.append(BODY)
+    return BodyPlan(
+        kind=payload.kind, media_type=payload.media_type, required=is_required, fields=payload.fields, fixed=fixed
+    )
+
+
+def _with_fixed(
+    payload: Payload, converter: Converter, terms: Terms, tool_terms: ToolTerms
+) -> tuple[Json, dict[str, Json]]:
+    """The schema of a body without members that the operator gives or hides, and their values. Raises OperationError.
+
+    Values for all operations are for those that have such a member.
+    """
+    schema, fixed = payload.schema, dict[str, Json]()
+    if BODY in tool_terms.arguments:
+        return schema, {"": tool_terms.arguments[BODY]}
+    for name, value in terms.arguments.items():
+        if name.startswith(POINTER):
+            try:
+                schema = without_member(schema, _tokens(name), converter, is_declared=True)
+            except OperationError:
+                continue
+            fixed[name.removeprefix(f"/{BODY}")] = value
+    for name in (*tool_terms.arguments, *tool_terms.hide):
+        if not name.startswith(POINTER) or name.removeprefix(f"/{BODY}") in fixed:
+            continue
+        schema = without_member(schema, _tokens(name), converter)
+    for name, value in tool_terms.arguments.items():
+        if name.startswith(POINTER):
+            fixed[name.removeprefix(f"/{BODY}")] = value
+    return schema, fixed
+
+
+def _tokens(pointer: str) -> list[str]:
+    return [token.replace("~1", "/").replace("~0", "~") for token in pointer.removeprefix(POINTER).split("/")]
+
+
+def _requires_members(schema: Json, converter: Converter) -> bool:
+    if not isinstance(schema, dict):
+        return False
+    return any(part.get("required") for part in converter.parts(schema, "allOf", "anyOf", "oneOf"))
+
+
+# The size.
+
+
+def _small(schema: JsonObject, warnings: list[str]) -> JsonObject:
+    """A schema that is not too large, if need be without what its inner parts say of themselves.
+
+    Raises OperationError.
+    """
+    size = len(encode(schema))
+    if size <= MAX_BYTES:
+        return schema
+    small = _undescribed(schema, 0)
+    if (left := len(encode(small))) > MAX_BYTES:
+        raise OperationError(f"Its input schema has {left} bytes; {MAX_BYTES} are allowed.")
+    warnings.append(f"Its input schema has {size} bytes; the descriptions of inner members are left out.")
+    return small
+
+
+def _undescribed(schema: JsonObject, depth: int) -> JsonObject:
+    """A copy without the descriptions of schemas that stand deeper. A definition stands as deep as the body."""
+    result = with_subschemas(schema, lambda inner: _undescribed(inner, depth + 1))
+    if depth > DESCRIBED_DEPTH:
+        result.pop("description", None)
+    return result

@@ -1,0 +1,225 @@
+"""The body of an operation's request as an argument: which media type is sent, and what its schema becomes.
+
+OpenAPI 3.2, Media Type and Encoding Objects; RFC 7396, JSON Merge Patch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from gateway.model import Json, JsonObject
+from gateway.openapi import media
+from gateway.openapi.arguments import STYLES, TOKEN, kinds_of
+from gateway.openapi.conversion import Direction
+from gateway.openapi.operations import OperationError
+from gateway.openapi.plan import BodyKind, Field, Style
+from gateway.openapi.schemas import Converter
+
+FORM, MULTIPART, MERGE_PATCH = (
+    "application/x-www-form-urlencoded",
+    "multipart/form-data",
+    "application/merge-patch+json",
+)
+CHOICE = ("application/json", "+json", FORM, MULTIPART, "text/plain", "application/octet-stream")  # the first wins
+
+_IN_PLACE = ("allOf", "anyOf", "oneOf")
+_RANGES = {"*/*": "application/json", "application/*": "application/json", "text/*": "text/plain"}
+
+# As it may stand in a header.
+MEDIA_TYPE = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+( *; *[\w!#$&^.+-]+=(\"[\w !#-~]*\"|[\w!#$&^.+:/-]+))*", re.ASCII)
+
+_BASE64: JsonObject = {"type": "string", "contentEncoding": "base64"}
+_FILE_MEMBERS: JsonObject = {"base64": _BASE64, "filename": {"type": "string"}, "content_type": {"type": "string"}}
+FILE: JsonObject = {
+    "anyOf": [
+        {"type": "object", "properties": _FILE_MEMBERS, "required": ["base64"], "additionalProperties": False},
+        _BASE64,
+    ]
+}
+
+
+class Payload(Struct, frozen=True, kw_only=True):
+    """A body: what is sent, and the document's schema of it, in which files are what callers give for them."""
+
+    kind: BodyKind
+    media_type: str
+    schema: Json
+    direction: Direction = "input"
+    fields: Mapping[str, Field] = {}
+
+
+def payload_of(content: JsonObject, wanted: str, converter: Converter) -> Payload:
+    """The body as one of the media types a document offers; `wanted` is the operator's. Raises OperationError."""
+    media_type = _chosen(content, wanted)
+    described = content[media_type]
+    described = described if isinstance(described, dict) else {}
+    kind, schema = media.essence(media_type), described.get("schema", {})
+    sent = media_type.strip()
+    if kind in _RANGES:
+        kind = sent = _RANGES[kind]
+    if MEDIA_TYPE.fullmatch(sent) is None:
+        raise OperationError(f"Its body has the media type {sent[:64]!r}, which cannot be sent.")
+    if kind == FORM or kind.startswith("multipart/"):
+        return _form(kind, sent, described, converter)
+    if kind in media.LINES:
+        return Payload(kind="lines", media_type=sent, schema=_lines(described, converter))
+    if media.is_json(kind):
+        direction: Direction = "patch" if kind == MERGE_PATCH else "input"
+        return Payload(kind="json", media_type=sent, schema=schema, direction=direction)
+    if media.is_text(kind):
+        if {"object", "array"} & kinds_of(schema, converter):
+            raise OperationError(f"Its body is a value written as {kind}, which is not made here.")
+        return Payload(kind="text", media_type=sent, schema={"type": "string", **_told(schema, "enum", "pattern")})
+    return Payload(kind="bytes", media_type=sent, schema={**_BASE64, **_told(schema)})
+
+
+def _chosen(content: JsonObject, wanted: str) -> str:
+    """One of the media types. Raises OperationError if the operator wants another."""
+    kinds = {media_type: media.essence(media_type) for media_type in content}
+    if wanted:
+        found = [name for name, kind in kinds.items() if name == wanted or kind == media.essence(wanted)]
+        if not found:
+            raise OperationError(f"media_type is {wanted!r}; the document offers {', '.join(sorted(content))[:200]}.")
+        return found[0]
+    for choice in CHOICE:
+        for name, kind in kinds.items():
+            if kind == choice or (choice == "+json" and (media.is_json(kind) or kind in ("*/*", "application/*"))):
+                return name
+    return next(iter(content))
+
+
+def _told(schema: Json, *keywords: str) -> JsonObject:
+    """What a schema says of a text that is sent as it is."""
+    if not isinstance(schema, dict):
+        return {}
+    return {keyword: schema[keyword] for keyword in ("title", "description", *keywords) if keyword in schema}
+
+
+def _lines(described: JsonObject, converter: Converter) -> Json:
+    """The schema of all lines together: documents describe all of them, or one (3.2 tells which)."""
+    schema = described.get("schema", {})
+    if "itemSchema" in described:
+        return {"type": "array", "items": described["itemSchema"]}
+    return schema if "array" in kinds_of(schema, converter) else {"type": "array", "items": schema}
+
+
+def _form(kind: str, sent: str, described: JsonObject, converter: Converter) -> Payload:
+    """A form, or a multipart body, whose members are parts. Raises OperationError."""
+    is_multipart = kind != FORM
+    schema, encoding = described.get("schema", {}), described.get("encoding")
+    kinds = kinds_of(schema, converter)
+    if kind not in (FORM, MULTIPART) or (kinds and "object" not in kinds):
+        raise OperationError(f"Its body is {kind}, which is made of objects as a form only.")
+    encodings = encoding if isinstance(encoding, dict) else {}
+    fields: dict[str, Field] = {}
+    for part in converter.parts(converter.resolve(schema), *_IN_PLACE):
+        properties = part.get("properties")
+        for name, inner in properties.items() if isinstance(properties, dict) else ():
+            field = _field(inner, encodings.get(name), converter, is_multipart=is_multipart)
+            if field != Field():
+                fields[name] = field
+    if is_multipart:
+        sent = MULTIPART  # a boundary is ours
+        schema = _with_files(schema, {name for name, field in fields.items() if field.is_binary}, converter)
+    return Payload(kind="multipart" if is_multipart else "form", media_type=sent, schema=schema, fields=fields)
+
+
+def _field(schema: Json, encoding: Json, converter: Converter, *, is_multipart: bool) -> Field:
+    said = encoding if isinstance(encoding, dict) else {}
+    style, explode, headers = said.get("style"), said.get("explode"), said.get("headers")
+    content_type = said.get("contentType")
+    content_type = content_type.strip() if isinstance(content_type, str) else ""
+    has_style = not is_multipart and (style is not None or explode is not None or said.get("allowReserved") is True)
+    chosen: Style = style if style in STYLES["query"] else "form"
+    return Field(
+        content_type=content_type if MEDIA_TYPE.fullmatch(content_type) else "",
+        style=chosen if has_style else None,
+        explode=explode if isinstance(explode, bool) else chosen == "form",
+        allow_reserved=has_style and said.get("allowReserved") is True,
+        is_binary=is_multipart and _is_binary(schema, content_type, converter),
+        headers=_fixed_headers(headers) if is_multipart and isinstance(headers, dict) else {},
+    )
+
+
+def _is_binary(schema: Json, content_type: str, converter: Converter) -> bool:
+    """Whether a member is a file, or an array of files."""
+    if not isinstance(schema, dict):
+        return False
+    is_bytes = bool(content_type) and not media.is_json(kind := media.essence(content_type)) and not media.is_text(kind)
+    for part in converter.parts(schema, "allOf"):
+        if "items" in part:
+            return _is_binary(part["items"], content_type, converter)
+        if part.get("type") == "file" or part.get("format") == "binary" or part.get("contentEncoding") == "base64":
+            return True
+        if "contentMediaType" in part and media.essence(str(part["contentMediaType"])) == "application/octet-stream":
+            return True
+    return is_bytes and not kinds_of(schema, converter)
+
+
+def _fixed_headers(headers: JsonObject) -> dict[str, str]:
+    """Headers of a part for which the document allows one value only."""
+    found: dict[str, str] = {}
+    for name, header in headers.items():
+        schema = header.get("schema") if isinstance(header, dict) else None
+        options = [schema.get("const"), *(schema.get("enum") or ())] if isinstance(schema, dict) else []
+        values = [value for value in options if isinstance(value, str) and value.isprintable() and value.isascii()]
+        if len(values) == 1 and TOKEN.fullmatch(name) and name.lower() not in ("content-type", "content-disposition"):
+            found[name] = values[0]
+    return found
+
+
+def _with_files(schema: Json, names: set[str], converter: Converter) -> Json:
+    """A schema in which members that are files are what callers give for one."""
+    if not names or not isinstance(schema, dict):
+        return schema
+    schema = dict(converter.resolve(schema))
+    for keyword in _IN_PLACE:
+        if isinstance(branches := schema.get(keyword), list):
+            schema[keyword] = [_with_files(branch, names, converter) for branch in branches]
+    if isinstance(properties := schema.get("properties"), dict):
+        schema["properties"] = {
+            name: _as_file(inner, converter) if name in names else inner for name, inner in properties.items()
+        }
+    return schema
+
+
+def _as_file(schema: Json, converter: Converter) -> Json:
+    resolved = converter.resolve(schema)
+    told = {**_told(resolved), **_told(schema)}
+    if "items" in resolved:
+        bounds = {keyword: resolved[keyword] for keyword in ("minItems", "maxItems") if keyword in resolved}
+        return {**told, **bounds, "type": "array", "items": FILE}
+    return {**told, **FILE}
+
+
+def without_member(schema: Json, tokens: Sequence[str], converter: Converter, *, is_declared: bool = False) -> Json:
+    """A schema of objects without a member, by the tokens of a JSON Pointer. Raises OperationError if there is none.
+
+    An object of which nothing is said may have any, unless the member has to be one that `is_declared`.
+    """
+    kinds = kinds_of(schema, converter)
+    parts = list(converter.parts(schema, *_IN_PLACE)) if isinstance(schema, dict) else []
+    names = {name for part in parts if isinstance(part.get("properties"), dict) for name in part["properties"]}
+    if (kinds and "object" not in kinds) or (tokens[0] not in names and (names or is_declared)):
+        raise OperationError(f"Its body has no member {'/'.join(tokens)[:64]!r}.")
+    return _without(schema, tokens, converter, is_declared=is_declared)
+
+
+def _without(schema: Json, tokens: Sequence[str], converter: Converter, *, is_declared: bool) -> Json:
+    if not isinstance(schema, dict):
+        return schema
+    schema = dict(converter.resolve(schema))
+    token, *rest = tokens
+    for keyword in _IN_PLACE:
+        if isinstance(branches := schema.get(keyword), list):
+            schema[keyword] = [_without(branch, tokens, converter, is_declared=is_declared) for branch in branches]
+    properties = schema.get("properties")
+    if isinstance(properties, dict) and token in properties:
+        inner = {token: without_member(properties[token], rest, converter, is_declared=is_declared)} if rest else {}
+        schema["properties"] = {name: one for name, one in properties.items() if name != token} | inner
+    if not rest and isinstance(required := schema.get("required"), list):
+        schema["required"] = [name for name in required if name != token]
+    return schema

@@ -1,0 +1,165 @@
+"""What became of each operation of a document, for `toolgate check --live`."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from msgspec import UNSET
+
+from gateway.dialects.listings import Group, Report
+from gateway.model import Json, JsonObject
+from gateway.openapi.curation import idle_tools, unknown_tools
+from gateway.openapi.document import Document
+from gateway.openapi.operations import Operation, OperationError
+from gateway.openapi.plan import OperationTool
+from gateway.openapi.terms import Terms
+
+MAX_TAGS = 60  # that are shown; those of most operations
+MAX_SCHEMES = 20
+MAX_SHOWN = 80  # characters of a name or URL of the document
+URLS = ("authorizationUrl", "tokenUrl", "deviceAuthorizationUrl")  # of an OAuth flow
+
+
+class Fate(NamedTuple):
+    """What became of an operation: a tool, or the reason why it is none; `notes` are for the operator."""
+
+    operation: Operation
+    tool: OperationTool | None = None
+    reason: str = ""
+    notes: Sequence[str] = ()
+
+
+def report_of(document: Document, fates: Sequence[Fate], terms: Terms, *, rejected: int = 0) -> Report:
+    """The report on a document; `rejected` operations are told elsewhere, whether or not they are among the fates."""
+    tools = sum(fate.tool is not None for fate in fates)
+    left_out = _grouped((fate.reason, _named(fate.operation)) for fate in fates if fate.reason)
+    facts = [
+        ("document", f"{_shown(document.title) or 'without a title'} {_shown(document.version)}".rstrip()),
+        ("operations", f"{tools} tools, {len(fates) - tools - rejected} left out, {rejected} that cannot be tools"),
+        ("tags", _tags(fates)),
+        ("security", _security(document, terms)),
+        ("ignored", _ignored(document.root)),
+    ]
+    operations = [fate.operation for fate in fates]
+    said = (*document.warnings, *unknown_tools(operations, terms), *idle_tools(operations, terms))
+    notes = [Group(text=text) for text in said]
+    notes += _grouped((note, _named(fate.operation)) for fate in fates for note in fate.notes)
+    notes += _grouped(_asked_of_models(fates))
+    return Report(
+        facts=tuple((name, text) for name, text in facts if text),
+        left_out=tuple(left_out),
+        notes=tuple(notes),
+        choices=tuple(map(_choice, fates)),
+    )
+
+
+def _named(operation: Operation) -> str:
+    return _shown(operation.id or operation.place)
+
+
+def _shown(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
+
+
+def _grouped(found: Iterable[tuple[str, str]]) -> list[Group]:
+    """What is said of several at once, by its text; of most first."""
+    groups = defaultdict[str, list[str]](list)
+    for text, name in found:
+        groups[text].append(name)
+    return [Group(text=text, ids=tuple(ids)) for text, ids in sorted(groups.items(), key=lambda it: -len(it[1]))]
+
+
+def _tags(fates: Sequence[Fate]) -> str:
+    """Each tag with the number of its tools and of its operations."""
+    total, tools = Counter[str](), Counter[str]()
+    for fate in fates:
+        total.update(set(fate.operation.tags))
+        if fate.tool is not None:
+            tools.update(set(fate.operation.tags))
+    shown = [f"{_shown(tag)} {tools[tag]} of {count}" for tag, count in total.most_common(MAX_TAGS)]
+    more = len(total) - len(shown)
+    return ", ".join([*shown, *([f"and {more} more"] if more > 0 else [])])
+
+
+def _security(document: Document, terms: Terms) -> str:
+    """Each security scheme of the document, and who has a credential for it."""
+    declared = document.root.get("components", {}).get("securitySchemes")
+    schemes = declared if isinstance(declared, dict) else {}
+    shown = [
+        f"{_shown(name)} ({_scheme(document, scheme)}): {_covered(name, terms)}" for name, scheme in schemes.items()
+    ]
+    return "; ".join(shown[:MAX_SCHEMES]) or "the document names no security schemes"
+
+
+def _scheme(document: Document, node: Json) -> str:
+    """A security scheme in a few words, with the URLs that nobody here opens."""
+    try:
+        scheme = document.resolve(node)
+    except OperationError:
+        return "cannot be read"
+    kind = scheme.get("type")
+    if kind == "http":
+        return f"http {_shown(str(scheme.get('scheme')))}"
+    if kind == "apiKey":
+        return f"apiKey, {_shown(str(scheme.get('name')))} in {_shown(str(scheme.get('in')))}"
+    return ", ".join([_shown(str(kind)), *map(_shown, dict.fromkeys(_urls(scheme)))])
+
+
+def _urls(scheme: JsonObject) -> Iterator[str]:
+    flows = scheme.get("flows")
+    for flow in flows.values() if isinstance(flows, dict) else ():
+        if isinstance(flow, dict):
+            yield from (flow[name] for name in URLS if isinstance(flow.get(name), str))
+    if isinstance(url := scheme.get("openIdConnectUrl"), str):
+        yield url
+
+
+def _covered(name: str, terms: Terms) -> str:
+    if name in terms.lent_tokens:
+        return f"callers lend their token of {terms.lent_tokens[name]}"
+    if name in terms.lent_secrets:
+        return f"callers lend {terms.lent_secrets[name]}"
+    if name in terms.schemes:
+        return "auth.schemes"
+    return "not covered" if terms.auth in ("", "schemes") else "auth, where it fits"
+
+
+def _ignored(root: JsonObject) -> str:
+    """What a document has besides operations to call."""
+    callbacks = sum(
+        len(node["callbacks"])
+        for item in root.get("paths", {}).values()
+        for node in (item.values() if isinstance(item, dict) else ())
+        if isinstance(node, dict) and isinstance(node.get("callbacks"), dict)
+    )
+    webhooks = root.get("webhooks")
+    counts = {"callbacks": callbacks, "webhooks": len(webhooks) if isinstance(webhooks, dict) else 0}
+    return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+
+
+def _asked_of_models(fates: Iterable[Fate]) -> Iterator[tuple[str, str]]:
+    """Headers and cookies that a model has to make up."""
+    for fate in fates:
+        for one in fate.tool.plan.parameters if fate.tool else ():
+            if one.where in ("header", "cookie") and one.required and one.fixed is UNSET:
+                what = f"the {one.where} {_shown(one.name)}"
+                yield (
+                    f"a model must give {what}; fix it under arguments if it is the same for all",
+                    _named(fate.operation),
+                )
+
+
+def _choice(fate: Fate) -> str:
+    """A line of `include` for an operation; one that becomes no tool is commented out."""
+    operation = fate.operation
+    if operation.id:
+        match = f"{{operation: {json.dumps(operation.id)}}}"
+    else:
+        match = f"{{path: {json.dumps(operation.template)}, method: {operation.method}}}"
+    about = operation.place if operation.id else operation.summary.partition("\n")[0]
+    if fate.tool is None:
+        return f"# - {match} # {fate.reason or 'It cannot be a tool.'}"
+    return f"- {match} # {_shown(about)}".removesuffix(" # ")

@@ -1,0 +1,224 @@
+"""Schemas of OpenAPI documents as JSON Schema 2020-12: what callers may send, and what answers hold.
+
+A schema of a document means two things, because members can be for one direction only. References stay references, to
+definitions that are converted once for all tools.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from functools import cached_property
+
+from gateway.model import Json, JsonObject
+from gateway.openapi import references
+from gateway.openapi.conversion import NO_MEMBERS, Conversion, Direction, Key, Needed
+from gateway.openapi.document import Document
+from gateway.openapi.keywords import bare_pattern
+from gateway.openapi.operations import OperationError
+from gateway.schemas import CompiledSchema, SchemaError
+
+OWN_DIALECTS = re.compile(r"https?://(json-schema\.org/draft/2020-12/schema|spec\.openapis\.org/oas/3\.[0-9]+/.+)#?")
+OTHER_DIALECTS = re.compile(r"https?://json-schema\.org/(draft-0[467]|draft/2019-09)/schema#?")
+
+MAX_IN_PLACE = 1_000  # schemas looked through for the members of one object
+MAX_VARIANTS = 1_000  # definitions without members that schemas around them exclude
+MAX_WARNINGS = 50
+SHOWN = 100  # characters of a document in a message
+
+_TOO_DEEP = "One of its schemas is nested too deeply."
+_FOREIGN = re.compile(r"[^A-Za-z0-9_.-]")
+
+
+class Converter:
+    """Converts the schemas of one document."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.ref_alone = document.dialect == "3.0"  # what stands beside a `$ref` counts for nothing
+        self._definitions: dict[Key, tuple[Json, Needed]] = {}
+        self._names: dict[Key, str] = {}
+        self._variants = 0
+        self._patterns: dict[str, str | None] = {}
+        self._anchors: dict[str, set[str]] | None = None
+
+    @cached_property
+    def dialect(self) -> str:
+        """The `$schema` of all schemas; empty: 2020-12. Raises OperationError for one that is not supported."""
+        return self._dialect(self.document.root.get("jsonSchemaDialect"))
+
+    def convert(self, schema: Json, direction: Direction, needed: Needed) -> JsonObject:
+        """A schema of the document in JSON Schema. Adds to `needed` what it refers to. Raises OperationError."""
+        try:
+            converted = Conversion(self, direction, needed).schema(schema)
+        except RecursionError as exc:
+            raise OperationError(_TOO_DEEP) from exc
+        if isinstance(converted, dict):
+            return converted
+        return {} if converted else {"not": {}}
+
+    def definitions(self, needed: Needed) -> JsonObject:
+        """Definitions and all that they refer to, by their names. Raises OperationError."""
+        found: JsonObject = {}
+        waiting = list(needed.items())
+        while waiting:
+            name, key = waiting.pop()
+            if name not in found:
+                found[name], leads_to = self._definition(key)
+                waiting.extend(leads_to.items())
+        return dict(sorted(found.items()))
+
+    def resolve(self, schema: Json) -> JsonObject:
+        """A schema, or the one that its `$ref` leads to. Raises OperationError."""
+        return self.document.resolve({} if isinstance(schema, bool) else schema)
+
+    # What a conversion asks.
+
+    def warn(self, text: str) -> None:
+        """Notes what was adapted, once."""
+        warnings = self.document.warnings
+        if len(warnings) < MAX_WARNINGS and text not in warnings:
+            warnings.append(text)
+
+    def check_dialect(self, named: Json) -> None:
+        """Raises OperationError for a schema in another dialect than its document."""
+        if self._dialect(named) != self.dialect:
+            raise OperationError(f"One of its schemas is in the dialect {str(named)[:SHOWN]!r}, unlike its document.")
+
+    def pattern(self, pattern: str) -> str | None:
+        """A regular expression as it can be compiled; None if it cannot."""
+        if pattern not in self._patterns:
+            bare = bare_pattern(pattern)
+            try:
+                if bare is not None:
+                    CompiledSchema.compile({"pattern": bare})
+            except SchemaError:
+                bare = None
+            if bare is None:
+                self.warn(f"The pattern {pattern[:SHOWN]!r} of a schema cannot be compiled; it is not checked.")
+            self._patterns[pattern] = bare
+        return self._patterns[pattern]
+
+    def refer(self, key: Key, needed: Needed) -> str:
+        """The reference to a definition, which is needed then."""
+        name = self._names.get(key)
+        if name is None:
+            if key.without:
+                self._variants += 1
+            if key.without and self._variants > MAX_VARIANTS:
+                return self.refer(key._replace(without=NO_MEMBERS), needed)
+            name = self._names[key] = _name(key)
+        needed[name] = key
+        return f"#/$defs/{name}"
+
+    def pointer(self, reference: str) -> str:
+        """A reference as a JSON Pointer; it may name an anchor that stands once in the document.
+
+        Raises OperationError.
+        """
+        if reference.startswith("#/"):
+            return reference
+        if reference == "#":
+            raise OperationError("It refers to its whole document as a schema.")
+        if self._anchors is None:
+            self._anchors = _anchors(self.document.root)
+        places = self._anchors.get(reference, set())
+        if len(places) > 1:
+            raise OperationError(f"It refers to {reference[:SHOWN]!r}, the name of several parts of its document.")
+        return next(iter(places), reference)
+
+    def target(self, reference: str) -> Json:
+        """What a reference points to. Raises OperationError."""
+        return references.target(self.document.root, self.pointer(reference))
+
+    def parts(self, schema: JsonObject, *keywords: str) -> Iterator[JsonObject]:
+        """A schema and those that look at the same value by these keywords, or by reference. Raises OperationError."""
+        if "$ref" not in schema and schema.keys().isdisjoint(keywords):
+            yield schema
+            return
+        waiting: list[Json] = [schema]
+        seen = set[int]()
+        while waiting and len(seen) < MAX_IN_PLACE:
+            part = waiting.pop()
+            if not isinstance(part, dict) or id(part) in seen:
+                continue
+            seen.add(id(part))
+            yield part
+            if isinstance(reference := part.get("$ref"), str):
+                waiting.append(self.target(reference))
+            for keyword in keywords:
+                if isinstance(branches := part.get(keyword), list):
+                    waiting.extend(branches)
+
+    def marked(self, schema: JsonObject, mark: str) -> frozenset[str]:
+        """The members of an object that have a mark such as `readOnly`, wherever the object is described."""
+        names: set[str] = set()
+        for part in self.parts(schema, "allOf"):
+            properties = part.get("properties")
+            if isinstance(properties, dict):
+                names.update(name for name, inner in properties.items() if self._is_marked(inner, mark))
+        return frozenset(names) if names else NO_MEMBERS
+
+    def mentioned(self, reference: str, names: frozenset[str], mark: str) -> frozenset[str]:
+        """Those of the names that the target has as members, or requires, and does not mark itself."""
+        target = self.target(reference)
+        if not isinstance(target, dict):
+            return NO_MEMBERS
+        mentioned: set[str] = set()
+        for part in self.parts(target, "allOf", "anyOf", "oneOf"):
+            for keyword in ("properties", "required"):
+                if isinstance(part.get(keyword), dict | list):
+                    mentioned.update(name for name in part[keyword] if isinstance(name, str))
+        return (names & mentioned) - self.marked(target, mark)
+
+    def _definition(self, key: Key) -> tuple[Json, Needed]:
+        if key not in self._definitions:
+            needed: Needed = {}
+            try:
+                converted = Conversion(self, key.direction, needed).schema(self.target(key.reference), key.without)
+            except RecursionError as exc:
+                raise OperationError(_TOO_DEEP) from exc
+            self._definitions[key] = converted, needed
+        return self._definitions[key]
+
+    def _is_marked(self, schema: Json, mark: str) -> bool:
+        if not isinstance(schema, dict):
+            return False
+        if schema.get(mark) is True or ("$ref" not in schema and "allOf" not in schema):
+            return schema.get(mark) is True
+        return any(part.get(mark) is True for part in self.parts(schema, "allOf"))
+
+    def _dialect(self, named: Json) -> str:
+        if named is None or (isinstance(named, str) and OWN_DIALECTS.fullmatch(named)):
+            return ""
+        if isinstance(named, str) and OTHER_DIALECTS.fullmatch(named):
+            return named
+        raise OperationError(f"Its schemas are in the dialect {str(named)[:SHOWN]!r}, which is not supported.")
+
+
+def _name(key: Key) -> str:
+    """The name of a definition: that of a component, else one with a digest, whatever else the document holds."""
+    tokens = references.tokens(key.reference)
+    last = _FOREIGN.sub("_", tokens[-1])[:64]
+    is_plain = not key.without and key.direction in ("input", "output")
+    if is_plain and tokens == ["components", "schemas", last]:
+        return last
+    identity = "\0".join((*tokens, key.direction, *sorted(key.without)))
+    return f"{last}_{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
+
+
+def _anchors(root: JsonObject) -> dict[str, set[str]]:
+    """The pointers to all schemas that have names of their own, by what refers to them."""
+    found: dict[str, set[str]] = {}
+    waiting: list[tuple[Json, str]] = [(root, "#")]
+    while waiting:
+        node, place = waiting.pop()
+        inner = enumerate(node) if isinstance(node, list) else node.items() if isinstance(node, dict) else ()
+        for name, value in inner:
+            if name in ("$anchor", "$dynamicAnchor", "$id") and isinstance(value, str):
+                found.setdefault(value if name == "$id" else f"#{value}", set()).add(place)
+            elif isinstance(value, dict | list):
+                token = str(name).replace("~", "~0").replace("/", "~1").replace("%", "%25")
+                waiting.append((value, f"{place}/{token}"))
+    return found

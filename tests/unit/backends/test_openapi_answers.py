@@ -1,0 +1,128 @@
+"""Answers of HTTP APIs as they come through an exchange: very large ones, and what statuses say of the server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from gateway.admission import BreakerRules
+from gateway.backends.exchange import HttpExchange
+from gateway.errors import GatewayError
+from gateway.jsontext import encode
+from gateway.offload import Checker
+from gateway.openapi.codec import OpenApiCodec
+from gateway.wire import WireRequest
+from tests.streams import accepting, read_request
+from tests.unit.backends.admitting import admission, context_of, settings_of
+from tests.unit.backends.facing import reply
+from tests.unit.openapi.calling import called, operation
+
+pytestmark = pytest.mark.anyio
+
+LOOK = WireRequest(method=b"HEAD", path="")
+MANY: list[Any] = [[]] * 20_000  # some 15 ms of reading
+WIDE = encode({"data": {"id": 7, "rest": MANY}})
+SLOW = b"[" + b"[]," * 1_000_000 + b"[]]"  # half a second on an idle machine
+TURNS = 20  # of the event loop; it has two or three where it is held up
+RULES = BreakerRules(failures=3)
+
+
+@asynccontextmanager
+async def api(*answers: bytes) -> AsyncIterator[HttpExchange]:
+    """An exchange with a server that gives these answers, then the last one again and again, one to a connection."""
+    left = list(answers)
+
+    async def converse(reader: Any, writer: Any) -> None:
+        await read_request(reader)
+        writer.write(left.pop(0) if len(left) > 1 else left[0])
+        await writer.drain()
+
+    async with accepting(converse) as port:
+        url = f"http://127.0.0.1:{port}"
+        context = context_of(admission(url, breaker=RULES), offload=Checker())
+        async with (
+            aclosing(context.checker),
+            aclosing(HttpExchange("api", settings_of("otc", url), context, LOOK)) as to,
+        ):
+            yield to
+
+
+LARGE: list[tuple[bytes, dict[str, Any], Any]] = [
+    (reply(200, WIDE), {}, Raw(WIDE)),
+    (reply(206, WIDE), {}, Raw(WIDE)),
+    (reply(200, WIDE), {"select": "/data/id"}, 7),
+    (reply(200, WIDE), {"select": "data.rest[:1]"}, [[]]),
+    (reply(200, WIDE), {"select": "/nothing"}, Raw(b"null")),
+    (reply(200, WIDE), {"headers": ("etag",)}, Raw(b'{"body":%b,"headers":{}}' % WIDE)),
+    (
+        reply(200, b"[]\n" * 20_000, content_type="application/x-ndjson"),
+        {},
+        Raw(encode(MANY)),
+    ),
+]
+
+
+async def test_very_many_values_stay_text_and_are_selected_from() -> None:
+    async with api(*(answer for answer, _, _ in LARGE)) as exchange:
+        for _, plan, value in LARGE:
+            result = await exchange.call(OpenApiCodec(), called(operation(**plan)))
+            assert (result.value, result.failure) == (value, None)
+
+
+async def test_what_is_large_and_no_json_is_broken() -> None:
+    async with api(reply(200, WIDE[:-1]), reply(200, b"[" * 30_000)) as exchange:
+        for _ in range(2):
+            failure = (await exchange.call(OpenApiCodec(), called(operation()))).failure
+            assert failure is not None
+            assert failure.code == "broken_answer"
+
+
+async def test_others_have_their_turns_while_a_large_answer_is_read_and_selected_from() -> None:
+    turns = 0
+
+    async def go_on() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async with api(reply(200, SLOW)) as exchange:
+        others = asyncio.create_task(go_on())
+        await asyncio.sleep(0)
+        before = turns
+        result = await exchange.call(OpenApiCodec(), called(operation(select="length(@)")))
+        others.cancel()
+    assert result.value == 1_000_001
+    assert turns - before > TURNS
+
+
+OPENS = {
+    500: True,
+    502: True,
+    503: True,
+    504: True,
+    400: False,
+    404: False,
+    409: False,
+    429: False,
+    501: False,
+    302: False,
+}
+
+
+@pytest.mark.parametrize(("status", "opens"), OPENS.items())
+async def test_openapi_48_statuses_that_show_a_sick_service_open_the_breaker(status: int, opens: bool) -> None:
+    async with api(reply(status, b"")) as exchange:
+        for _ in range(RULES.failures):
+            assert (await exchange.call(OpenApiCodec(), called(operation()))).failure is not None
+        try:
+            await exchange.call(OpenApiCodec(), called(operation()))
+        except GatewayError:
+            assert opens
+        else:
+            assert not opens

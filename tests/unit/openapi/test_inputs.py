@@ -1,0 +1,474 @@
+"""What operations take, as arguments of tools."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gateway.openapi.inputs import Input
+from gateway.openapi.operations import OperationError
+from gateway.openapi.plan import Field
+from gateway.schemas import compile_input
+from tests.unit.openapi.converting import body_, input_
+
+STRING = {"type": "string"}
+JSON = {"application/json": {"schema": {"type": "object", "properties": {"a": STRING}, "required": ["a"]}}}
+
+
+def parameter(name: str, where: str = "query", **more: Any) -> dict[str, Any]:
+    return {"name": name, "in": where, "schema": STRING, **more}
+
+
+def names(found: Input) -> list[str]:
+    return list(found.schema["properties"])
+
+
+def wired(found: Input) -> dict[str, tuple[str, str]]:
+    return {one.argument: (one.where, one.name) for one in found.parameters}
+
+
+def is_valid(found: Input, value: Any) -> bool:
+    return compile_input(found.schema).is_valid(value)
+
+
+def test_openapi_17_a_name_in_the_path_and_in_the_body() -> None:
+    node = {"parameters": [parameter("id", "path")], "requestBody": {"content": JSON, "required": True}}
+    found = input_(node, "/things/{id}", "put")
+    assert names(found) == ["id", "body"]
+    assert found.schema["required"] == ["id", "body"]
+    assert is_valid(found, {"id": "1", "body": {"a": "2", "id": "3"}})
+    assert not is_valid(found, {"id": "1", "body": {}})
+
+
+def test_openapi_18_19_names_that_stand_for_several_parameters() -> None:
+    listed = [
+        parameter("id", "cookie"),
+        parameter("id", "header"),
+        parameter("id"),
+        parameter("id", "path", required=False),
+        parameter("query_id"),
+        parameter("body"),
+    ]
+    found = input_({"parameters": listed}, "/things/{id}")
+    told = wired(found)
+    assert names(found) == ["id", *[one.argument for one in found.parameters][1:]]
+    assert {name: told[name] for name in ("id", "header_id", "cookie_id", "query_body")} == {
+        "id": ("path", "id"),
+        "header_id": ("header", "id"),
+        "cookie_id": ("cookie", "id"),
+        "query_body": ("query", "body"),
+    }
+    assert sorted(told.values()) == sorted({(one["in"], one["name"]) for one in listed})
+    assert found.schema["required"] == ["id"]  # what stands in the path always is
+    turned = input_({"parameters": listed[::-1]}, "/things/{id}")
+    assert wired(turned) == told
+
+
+NAMES = [  # on the wire, as an argument
+    ("filter[userId]", "filter_userId"),
+    ("$top", "top"),
+    ("X.Tenant-Id", "X.Tenant-Id"),
+    ("a" * 64, "a" * 64),
+    ("a b", "a_b"),
+    ("größe", "gr__e"),
+]
+
+
+@pytest.mark.parametrize(("name", "argument"), NAMES)
+def test_openapi_20_names_that_models_may_write(name: str, argument: str) -> None:
+    assert wired(input_({"parameters": [parameter(name)]})) == {argument: ("query", name)}
+
+
+def test_openapi_20_names_that_are_too_long_or_of_no_letters_or_alike() -> None:
+    listed = [parameter("b" * 65), parameter("b" * 66), parameter("$"), parameter("c[d]"), parameter("c_d")]
+    found = input_({"parameters": listed})
+    assert all(len(name) <= 64 and name.isascii() for name in names(found))
+    told = {wire: name for name, (_, wire) in wired(found).items()}
+    assert len(told) == 5
+    assert told["c_d"] == "c_d"  # the one that needs no other name
+    assert told["b" * 65].startswith("b" * 55 + "_")
+
+
+BODIES: list[tuple[Any, Any, Any]] = [  # a schema, a body, what is none
+    ({"type": "array", "items": STRING}, ["a"], [1]),
+    ({"type": "integer"}, 0, "0"),
+    ({"type": "object", "nullable": True}, None, []),
+    ({}, {"any": [None]}, ...),
+]
+
+
+@pytest.mark.parametrize(("schema", "good", "bad"), BODIES)
+def test_openapi_21_bodies_that_are_no_objects_with_members(schema: Any, good: Any, bad: Any) -> None:
+    found = body_({"application/json": {"schema": schema}}, body={"required": True})
+    assert is_valid(found, {"body": good})
+    assert bad is ... or not is_valid(found, {"body": bad})
+    assert not is_valid(found, {})
+
+
+def test_openapi_22_unknown_arguments_are_refused() -> None:
+    found = input_({"parameters": [parameter("q")]})
+    assert found.schema == {"type": "object", "properties": {"q": STRING}, "additionalProperties": False}
+    assert not is_valid(found, {"Q": "a"})
+
+
+def test_openapi_24_null_is_a_value_of_its_own() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "string", "nullable": True}}}
+    found = body_({"application/json": {"schema": schema}})
+    assert [is_valid(found, {"body": body}) for body in ({"a": None}, {}, {"a": 1})] == [True, True, False]
+
+
+def test_openapi_27_headers_that_are_not_the_callers() -> None:
+    ignored = [
+        "accept",
+        "Content-Type",
+        "AUTHORIZATION",
+        "Host",
+        "Proxy-A",
+        "X-Forwarded-For",
+        "Sec-Fetch",
+        "traceparent",
+    ]
+    listed = [parameter(name, "header", required=True) for name in [*ignored, "X-Own", "X-Key", "Retry-Key"]]
+    listed += [parameter("key"), parameter("key", "cookie"), parameter("Authorization")]
+    found = input_(
+        {"parameters": listed},
+        excluded=[("header", "x-key"), ("query", "key")],
+        terms={"key_header": "Retry-Key"},
+    )
+    assert names(found) == ["Authorization", "X-Own", "key"]
+    assert wired(found)["key"] == ("cookie", "key")
+    assert found.not_inferrable == ("X-Own",)
+
+
+def test_openapi_28_fixed_and_hidden_arguments() -> None:
+    listed = [
+        parameter("owner", "path"),
+        parameter("page"),
+        parameter("sort"),
+        parameter("X-Api", "header", required=True),
+    ]
+    body = {
+        "required": ["title", "by"],
+        "properties": {"title": STRING, "by": STRING, "more": {"$ref": "#/components/schemas/More"}, "x": STRING},
+    }
+    more = {
+        "type": "object",
+        "properties": {"a": STRING, "b": STRING},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+    node = {"parameters": listed, "requestBody": {"required": True, "content": {"application/json": {"schema": body}}}}
+    found = input_(
+        node,
+        "/{owner}/things",
+        "post",
+        terms={"arguments": {"owner": "acme", "X-Api": "1", "nobody": "has", "/body/none": 1, "/body/x": None}},
+        tool={"arguments": {"page": 3, "/body/by": "bot", "/body/more/a": "c"}, "hide": ["sort", "/body/more/b"]},
+        components={"schemas": {"More": more}},
+    )
+    assert names(found) == ["body"]
+    assert {one.argument: one.fixed for one in found.parameters} == {"owner": "acme", "page": 3, "X-Api": "1"}
+    assert found.body is not None
+    assert found.body.fixed == {"/by": "bot", "/more/a": "c", "/x": None}
+    shown = found.schema["properties"]["body"]
+    assert shown["properties"] == {
+        "title": STRING,
+        "more": {"type": "object", "additionalProperties": False},
+    }
+    assert shown["required"] == ["title"]
+    assert found.not_inferrable == ()
+    assert not is_valid(found, {"page": 3, "body": {"title": "t"}})
+    assert not is_valid(found, {"body": {"title": "t", "more": {"a": "c"}}})
+
+
+def test_openapi_28_a_body_of_fixed_members_alone_may_be_left_out() -> None:
+    found = body_(JSON, body={"required": True}, tool={"arguments": {"/body/a": "b"}})
+    assert "required" not in found.schema
+    assert is_valid(found, {})
+    whole = body_(JSON, body={"required": True}, tool={"arguments": {"body": {"a": "b"}}})
+    assert names(whole) == []
+    assert whole.body is not None
+    assert whole.body.fixed == {"": {"a": "b"}}
+    assert body_(JSON, tool={"hide": ["body"]}).body is None
+
+
+UNFIT_TERMS: list[tuple[Any, str]] = [
+    ({"arguments": {"onwer": 1}}, "the argument 'onwer', which it does not have; it has owner, page"),
+    ({"hide": ["sort"]}, "the argument 'sort', which it does not have"),
+    ({"hide": ["owner"]}, "hide the argument 'owner', which is required"),
+    ({"hide": ["body"]}, "hide the body, which is required"),
+    ({"arguments": {"/body/b": 1}}, "no member 'b'"),
+    ({"hide": ["/body/a/b"]}, "no member 'b'"),
+    ({"media_type": "text/csv"}, "media_type is 'text/csv'; the document offers application/json"),
+]
+
+
+@pytest.mark.parametrize(("tool", "reason"), UNFIT_TERMS)
+def test_terms_that_an_operation_cannot_keep_leave_it_out(tool: Any, reason: str) -> None:
+    node = {
+        "parameters": [parameter("owner", "path"), parameter("page")],
+        "requestBody": {"required": True, "content": JSON},
+    }
+    with pytest.raises(OperationError, match=reason):
+        input_(node, "/{owner}", "post", tool=tool)
+
+
+def test_openapi_29_an_optional_body_may_be_left_out() -> None:
+    found = body_(JSON, body={"description": "What it is."})
+    assert is_valid(found, {})
+    assert found.schema["properties"]["body"]["description"] == "What it is."
+    assert found.body is not None
+    assert not found.body.required
+    assert input_({}, method="post").body is None
+    assert body_({}).body is None
+
+
+def test_the_description_of_a_parameter_is_its_own() -> None:
+    listed = [
+        parameter("a", schema={"$ref": "#/components/schemas/X"}, description="Which."),
+        parameter("b", schema={"$ref": "#/components/schemas/X"}, deprecated=True, required=True),
+        parameter("c", deprecated=True, description="Old."),
+        parameter("d", schema={"type": "string", "description": "Its type's."}),
+    ]
+    found = input_({"parameters": listed}, components={"schemas": {"X": {"type": "string", "description": "x"}}})
+    properties = found.schema["properties"]
+    assert properties["a"] == {"$ref": "#/$defs/X", "description": "Which."}
+    assert properties["b"] == {"$ref": "#/$defs/X", "description": "(deprecated)"}
+    assert properties["c"]["description"] == "Old. (deprecated)"
+    assert properties["d"]["description"] == "Its type's."
+    assert found.schema["required"] == ["b"]
+    assert is_valid(found, {"b": "v"})
+
+
+PLACES: list[tuple[str, Any, list[str], str]] = [  # a path, its parameters, the arguments, a warning
+    ("/a/{b}/{b}", [parameter("b", "path")], ["b"], ""),
+    ("/a/{b}", [], ["b"], "no parameter of that name"),
+    ("/a", [parameter("b", "path")], [], "stands nowhere in its path"),
+    ("/a", [{"name": "b", "in": "query"}], ["b"], "has no schema"),
+    ("/a", [parameter("b", style="deepObject")], [], "is left out: deepObject"),
+    ("/a", [parameter("b", schema={"type": "array", "items": {"type": "array"}})], [], "no form for values inside"),
+    (
+        "/a",
+        [parameter("b", schema={"properties": {"c": {"type": "object"}}, "required": ["c"]})],
+        [],
+        "no form for values inside",
+    ),
+    ("/a", [parameter("b", schema={"properties": {"c": {"type": "object"}}})], ["b"], ""),
+    ("/a", [parameter("b", style="deepObject", schema={"properties": {"c": {"type": "object"}}})], ["b"], ""),
+    ("/a", [parameter("b", style="pipeDelimited", explode=True, schema={"type": "object"})], [], "no form for objects"),
+    ("/a", [{"name": "b", "in": "query", "content": {"application/xml": {}}}], [], "media type is 'application/xml'"),
+    ("/a", [{"name": "b", "in": "query", "content": {"application/json": {"schema": STRING}}}], ["b"], ""),
+]
+
+
+@pytest.mark.parametrize(("path", "listed", "arguments", "warning"), PLACES)
+def test_parameters_that_cannot_be_sent_as_they_are(path: str, listed: Any, arguments: Any, warning: str) -> None:
+    found = input_({"parameters": listed}, path)
+    assert names(found) == arguments
+    assert warning in "".join(found.warnings)
+    assert bool(found.warnings) == bool(warning)
+
+
+LEFT_OUT: list[tuple[Any, str]] = [
+    ([parameter("b", style="deepObject", required=True)], "'b' cannot be sent: deepObject"),
+    ([parameter("X: y", "header")], "cannot be the name of a header"),
+    ([parameter("a;b", "cookie")], "cannot be the name of a cookie"),
+    ([parameter("b", schema={"$ref": "#/components/schemas/None"}, required=True)], "which the document does not have"),
+]
+
+
+@pytest.mark.parametrize(("listed", "reason"), LEFT_OUT)
+def test_an_operation_that_cannot_be_called_says_why(listed: Any, reason: str) -> None:
+    with pytest.raises(OperationError, match=reason):
+        input_({"parameters": listed})
+
+
+def test_the_whole_query_is_one_argument() -> None:
+    whole = {"name": "q", "in": "querystring", "content": {"application/x-www-form-urlencoded": {"schema": {}}}}
+    found = input_({"parameters": [whole]}, version="3.2.0")
+    assert wired(found) == {"query": ("querystring", "q")}
+    with pytest.raises(OperationError, match="the whole query"):
+        input_({"parameters": [whole, parameter("a")]}, version="3.2.0")
+
+
+def test_how_parameters_are_sent() -> None:
+    array = {"type": "array", "items": STRING}
+    listed = [
+        parameter("a", "path", style="matrix", explode=True),
+        parameter("b"),
+        parameter("c", style="pipeDelimited", schema=array),
+        parameter("d", style="spaceDelimited", explode=True, schema=array),
+        parameter("e", style="deepObject", schema={"type": "object"}, allowReserved=True),
+        parameter("f", "header", schema=array),
+        parameter("g", "cookie"),
+        {"name": "h", "in": "query", "content": {"Application/JSON; charset=utf-8": {"schema": {"type": "object"}}}},
+    ]
+    found = input_({"parameters": listed}, "/{a}", terms={"deep_arrays": "brackets"}, tool={"encoded_slashes": ["a"]})
+    told = {one.argument: one for one in found.parameters}
+    assert {name: (one.style, one.explode) for name, one in told.items()} == {
+        "a": ("matrix", True),
+        "b": ("form", True),
+        "c": ("pipeDelimited", False),
+        "d": ("form", True),
+        "e": ("deepObject", False),
+        "f": ("simple", False),
+        "g": ("form", True),
+        "h": ("form", True),
+    }
+    assert (told["a"].required, told["a"].encoded_slashes, told["b"].encoded_slashes) == (True, True, False)
+    assert (told["e"].allow_reserved, told["e"].deep_arrays, told["b"].deep_arrays) == (True, "brackets", "repeat")
+    assert told["h"].media_type == "application/json"
+
+
+CHOICES = [  # what is offered, what is taken, of which kind
+    (["text/plain", "application/json"], "application/json", "json"),
+    (["application/xml", "application/vnd.a+json; v=1"], "application/vnd.a+json; v=1", "json"),
+    (["multipart/form-data", "application/x-www-form-urlencoded"], "application/x-www-form-urlencoded", "form"),
+    (["application/pdf", "application/octet-stream"], "application/octet-stream", "bytes"),
+    (["Application/JSON; charset=utf-8"], "Application/JSON; charset=utf-8", "json"),
+    (["*/*"], "application/json", "json"),
+    (["text/*"], "text/plain", "text"),
+    (["application/x-ndjson"], "application/x-ndjson", "lines"),
+    (["image/png", "text/csv"], "image/png", "bytes"),
+    (["text/xml"], "text/xml", "text"),
+]
+
+
+@pytest.mark.parametrize(("offered", "media_type", "kind"), CHOICES)
+def test_one_media_type_is_chosen(offered: list[str], media_type: str, kind: str) -> None:
+    found = body_({name: {} for name in offered})
+    assert found.body is not None
+    assert (found.body.media_type, found.body.kind) == (media_type, kind)
+
+
+def test_the_operator_chooses_another_media_type() -> None:
+    found = body_({"application/json": {}, "text/plain": {"schema": STRING}}, tool={"media_type": "Text/Plain"})
+    assert found.body is not None
+    assert (found.body.media_type, found.schema["properties"]["body"]) == ("text/plain", STRING)
+
+
+NO_BODIES: list[tuple[Any, str]] = [
+    ({"application/xml": {"schema": {"type": "object"}}}, "a value written as application/xml"),
+    ({"multipart/mixed": {}}, "as a form only"),
+    ({"multipart/form-data": {"schema": {"type": "array"}}}, "as a form only"),
+    ({"text/\r\nX: y": {}}, "cannot be sent"),
+    ({"image/*": {}}, "cannot be sent"),
+]
+
+
+@pytest.mark.parametrize(("content", "reason"), NO_BODIES)
+def test_a_body_that_is_not_made_leaves_the_operation_out(content: Any, reason: str) -> None:
+    with pytest.raises(OperationError, match=reason):
+        body_(content)
+
+
+def test_files_are_given_in_base64() -> None:
+    schemas = {
+        "Upload": {"allOf": [{"$ref": "#/components/schemas/File"}, {"type": "object", "required": ["many"]}]},
+        "File": {
+            "type": "object",
+            "properties": {
+                "file": {"type": "string", "format": "binary", "description": "The file."},
+                "many": {"type": "array", "items": {"type": "string", "format": "binary"}, "maxItems": 2},
+                "raw": {},
+                "note": STRING,
+                "meta": {"type": "object"},
+            },
+        },
+    }
+    encoding = {
+        "raw": {"contentType": "application/octet-stream"},
+        "meta": {"contentType": "application/json", "headers": {"X-A": {"schema": {"enum": ["1"]}}, "X-B": {}}},
+        "note": {"contentType": "text/plain\r\nX: y"},
+    }
+    content = {
+        "multipart/form-data; boundary=x": {"schema": {"$ref": "#/components/schemas/Upload"}, "encoding": encoding}
+    }
+    found = body_(content, components={"schemas": schemas})
+    assert found.body is not None
+    assert (found.body.kind, found.body.media_type) == ("multipart", "multipart/form-data")
+    assert found.body.fields == {
+        "file": Field(is_binary=True),
+        "many": Field(is_binary=True),
+        "raw": Field(is_binary=True, content_type="application/octet-stream"),
+        "meta": Field(content_type="application/json", headers={"X-A": "1"}),
+    }
+    whole = {"base64": "YQ==", "filename": "a.txt", "content_type": "text/plain"}
+    good: list[Any] = [{"many": []}, {"file": whole, "many": ["YQ==", whole]}, {"raw": "YQ==", "many": []}]
+    bad: list[Any] = [
+        {"file": whole},
+        {"file": {"filename": "a"}, "many": []},
+        {"many": ["", "", ""]},
+        {"file": 1, "many": []},
+    ]
+    assert [value for value in good if not is_valid(found, {"body": value})] == []
+    assert [value for value in bad if is_valid(found, {"body": value})] == []
+
+
+def test_the_members_of_a_form_keep_their_styles() -> None:
+    encoding = {
+        "a": {"style": "pipeDelimited"},
+        "b": {"explode": False},
+        "c": {"style": "strange"},
+        "d": {"contentType": "x"},
+    }
+    properties = {name: {"type": "array", "items": STRING} for name in "abcd"}
+    form = {"schema": {"type": "object", "properties": properties}, "encoding": encoding}
+    found = body_({"application/x-www-form-urlencoded": form})
+    assert found.body is not None
+    assert found.body.fields == {
+        "a": Field(style="pipeDelimited", explode=False),
+        "b": Field(style="form", explode=False),
+        "c": Field(style="form", explode=True),
+    }
+
+
+def test_lines_are_an_array_of_what_each_is() -> None:
+    row = {"type": "object"}
+    for described in ({"schema": row}, {"schema": {"type": "array", "items": row}}, {"itemSchema": row}):
+        found = body_({"application/jsonl": described}, version="3.2.0")
+        assert found.schema["properties"]["body"] == {"type": "array", "items": row}
+
+
+def test_bytes_and_texts_are_strings() -> None:
+    png = body_({"image/png": {"schema": {"type": "string", "format": "binary", "description": "It."}}})
+    assert png.schema["properties"]["body"] == {"type": "string", "contentEncoding": "base64", "description": "It."}
+    text = body_({"text/plain": {"schema": {"enum": ["a"]}}})
+    assert text.schema["properties"]["body"] == {"type": "string", "enum": ["a"]}
+
+
+def test_a_body_with_a_method_that_usually_has_none_is_told() -> None:
+    node = {"requestBody": {"content": JSON}}
+    assert "takes a body with DELETE" in "".join(input_(node, method="delete").warnings)
+    assert input_(node, method="post").warnings == ()
+
+
+def test_a_schema_that_is_too_large_loses_descriptions_and_then_is_refused() -> None:
+    def content(count: int) -> Any:
+        deep = {f"m{n}": {"type": "string", "description": "d" * 900} for n in range(count)}
+        inner = {"type": "object", "properties": {"c": {"type": "object", "properties": deep}}}
+        schema = {"type": "object", "description": "Kept.", "properties": {"a": {**inner, "description": "Kept."}}}
+        return {"application/json": {"schema": schema}}
+
+    found = body_(content(100))
+    assert "descriptions of inner members" in "".join(found.warnings)
+    body = found.schema["properties"]["body"]
+    assert body["description"] == body["properties"]["a"]["description"] == "Kept."
+    assert body["properties"]["a"]["properties"]["c"]["properties"]["m1"] == STRING
+    with pytest.raises(OperationError, match="65536 are allowed"):
+        body_(content(5_000))
+
+
+def test_a_body_that_stands_inside_itself_is_refused() -> None:
+    schemas = {"A": {"allOf": [{"$ref": "#/components/schemas/A"}], "properties": {"f": {"format": "binary"}}}}
+    content = {"multipart/form-data": {"schema": {"$ref": "#/components/schemas/A"}}}
+    with pytest.raises(OperationError, match="inside itself"):
+        body_(content, components={"schemas": schemas})
+
+
+def test_another_dialect_is_named_at_the_root() -> None:
+    dialect = "http://json-schema.org/draft-07/schema#"
+    found = input_({"parameters": [parameter("a")]}, version="3.1.0", jsonSchemaDialect=dialect)
+    assert found.schema["$schema"] == dialect
+    assert is_valid(found, {"a": "b"})
