@@ -131,7 +131,7 @@ async def test_openapi_39_arguments_add_no_header_and_no_cookie(start: Start) ->
                     names = [name for name, _ in api.last.headers]
                     assert set(names) <= usual
                     assert len(set(names)) == len(names)
-                    assert "evil=" not in (api.last.header("cookie") or "")
+                    assert (api.last.header("cookie") or "").count(";") == 0
         assert {request.target for request in api.calls} == {"/"}
 
 

@@ -27,7 +27,7 @@ async def test_openapi_56_a_new_document_changes_tools_and_a_broken_one_nothing(
         running = await start(config({"api": api.backend(**OFTEN)}))
         assert (await running.caller.list("oxp")).ids == named(*"abcdef")
         good = api.document
-        for broken in (b"{", b'{"openapi":"4.0.0"}', document({"/a": SIX["/a"]}), b"<html>"):
+        for broken in (b'{"openapi":"4.0.0"}', document({"/a": SIX["/a"]})):
             asked = len(api.fetched)
             api.document = broken
             await until(lambda asked=asked: len(api.fetched) >= asked + 2)  # type: ignore[misc]

@@ -85,13 +85,8 @@ class Api:
 
     def backend(self, **keys: Any) -> dict[str, Any]:
         """The settings of a backend for it, with a toolkit `Api`."""
-        return {
-            "protocol": "openapi",
-            "url": self.url,
-            "document": f"{self.url}{DOCUMENT}",
-            "toolkit": "Api",
-            **keys,
-        }
+        usual = {"url": self.url, "document": f"{self.url}{DOCUMENT}", "toolkit": "Api"}
+        return {"protocol": "openapi", **usual, **keys}
 
 
 def _whole(told: Any) -> bytes:
