@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 import time
+from functools import partial
 
-from pydantic import SecretStr
-
+from gateway.assembly.setup import fingerprints, named_files
 from gateway.auth import (
     ApiKey,
     Authentication,
@@ -17,10 +17,11 @@ from gateway.auth import (
     RemoteKeys,
 )
 from gateway.auth.keys import read_pem
+from gateway.backends.server import client_context
 from gateway.ports import Authenticator
 from gateway.settings import AuthSettings, JwtSettings
 
-Origin = tuple[str | None, SecretStr | None, str | None, str | None, tuple[str, ...]]
+Origin = tuple[object, ...]
 
 LOGIN = re.compile("//[^/@]*@")  # in a URL, for which there is no reason in the name of an issuer
 
@@ -65,7 +66,8 @@ class Issuers:
 
 def _origin(entry: JwtSettings) -> Origin:
     """Where an issuer's keys come from; what tokens must be like and how often keys are fetched is no part of it."""
-    return entry.issuer, entry.secret, entry.public_key, entry.jwks_url, entry.algorithms
+    files = tuple(fingerprints(named_files(entry.tls)).items())
+    return entry.issuer, entry.secret, entry.public_key, entry.jwks_url, entry.algorithms, entry.tls, files
 
 
 def _issuer(entry: JwtSettings, keys: Keys) -> JwtIssuer:
@@ -95,4 +97,5 @@ def _keys(entry: JwtSettings) -> Keys:
         algorithms=frozenset(entry.algorithms),
         refresh_s=entry.jwks_refresh_s,
         cooldown_s=entry.jwks_cooldown_s,
+        tls=None if entry.tls is None else partial(client_context, entry.tls),
     )

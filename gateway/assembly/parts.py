@@ -13,6 +13,7 @@ from gateway.admission import Admission
 from gateway.backends.callback import CallbackBackend
 from gateway.backends.http import HttpBackend
 from gateway.backends.mcp import McpBackend
+from gateway.backends.openapi import OpenApiBackend
 from gateway.backends.rcrt import RcrtBackend
 from gateway.backends.server import BackendContext, Server
 from gateway.catalogue.evaluation import Source
@@ -37,6 +38,7 @@ from gateway.settings import (
     TlsSettings,
 )
 from gateway.settings.backends import McpBackendSettings, OtcBackendSettings, OxpBackendSettings
+from gateway.settings.openapi import OpenApiBackendSettings
 from gateway.state.address import Address
 from gateway.state.memory import MemoryState
 from gateway.state.port import State, StateLimits
@@ -65,6 +67,7 @@ ADAPTERS: Mapping[type[BackendSettings], Adapter] = {
     CallbackBackendSettings: CallbackBackend,
     RcrtBackendSettings: RcrtBackend,
     McpBackendSettings: McpBackend,
+    OpenApiBackendSettings: OpenApiBackend,
 }
 
 # Keys that concern calls alone; all others decide which tools a tool server lists and what they mean.
@@ -154,11 +157,18 @@ def sources(config: Config, backends: Mapping[str, Backend]) -> Sequence[Source]
             max_schema_bytes=settings.discovery.max_schema_bytes,
             routes=ordered,
             terms=settings.model_dump(exclude=OF_CALLS),
-            trusts_hints=isinstance(settings, McpBackendSettings) and settings.trust_annotations,
+            trusts_hints=_trusts_hints(settings),
             longest_name=config.mcp.max_name,
         )
         for name, settings in config.backends.items()
     ]
+
+
+def _trusts_hints(settings: BackendSettings) -> bool:
+    """Whether the hints of a tool decide what may be sent twice; those of operations are what HTTP promises."""
+    if isinstance(settings, McpBackendSettings):
+        return settings.trust_annotations
+    return isinstance(settings, OpenApiBackendSettings)
 
 
 def _route(entry: RouteSettings, backends: Mapping[str, Backend], backend: BackendSettings) -> Route:

@@ -51,7 +51,7 @@ class RemoteKeys(Keys):
     """The keys of one issuer: the set at `url`, or without one where the issuer `name` itself says it is.
 
     They are fetched every `refresh_s`, a little jitter taken off, and after a failure every `cooldown_s`; for tokens
-    with a key we do not have once in `cooldown_s` at most.
+    with a key we do not have once in `cooldown_s` at most. `tls` makes what decides whom to trust; None: the system.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class RemoteKeys(Keys):
         algorithms: frozenset[str],
         refresh_s: float,
         cooldown_s: float,
+        tls: Callable[[], ssl.SSLContext] | None = None,
         fetch_s: float = FETCH_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -71,6 +72,7 @@ class RemoteKeys(Keys):
         self._url = url
         self._refresh_s = refresh_s
         self._cooldown_s = cooldown_s
+        self._trusted = _trusted if tls is None else cache(tls)
         self._fetch_s = fetch_s
         self._clock = clock
         self._document: Json = None
@@ -147,7 +149,9 @@ class RemoteKeys(Keys):
     async def _fetch_once(self) -> None:
         try:
             async with asyncio.timeout(self._fetch_s):
-                self._take(await (_discovered_key_set(self._name) if self._url is None else _get(self._url)))
+                trusted = _made(self._trusted)
+                url = await _discovered_url(self._name, trusted) if self._url is None else self._url
+                self._take(await _get(url, trusted))
             self._fetched_at = self._clock()
             self._is_failing, self._last_error = False, None
         except (UnavailableError, KeySetError, TimeoutError) as exc:
@@ -174,26 +178,26 @@ class UnavailableError(Exception):
     """Keys that could not be had; the text is for our log."""
 
 
-async def _discovered_key_set(issuer: str) -> Json:
-    """The JWK set of an issuer that says itself where it is. Raises UnavailableError."""
-    document = await _get(issuer.rstrip("/") + WELL_KNOWN)
+async def _discovered_url(issuer: str, trusted: ssl.SSLContext) -> str:
+    """Where the JWK set of an issuer is that says so itself. Raises UnavailableError."""
+    document = await _get(issuer.rstrip("/") + WELL_KNOWN, trusted)
     if document.get("issuer") != issuer:
         raise UnavailableError("its discovery document is that of another issuer")
     url = document.get("jwks_uri")
     # An issuer elsewhere has nothing to say about what runs beside us.
     if not isinstance(url, str) or not _is_safe(url, loopback=not issuer.startswith("https:")):
         raise UnavailableError("its discovery document names no jwks_uri with https")
-    return await _get(url)
+    return url
 
 
-async def _get(url: str) -> JsonObject:
+async def _get(url: str, trusted: ssl.SSLContext) -> JsonObject:
     """A JSON object, over a connection of its own. The caller sets the deadline. Raises UnavailableError."""
     import httpx  # takes 5 MB and 70 ms, which only gateways with such issuers pay
 
     body = bytearray()
     try:
         async with (
-            httpx.AsyncClient(verify=_trusted(), trust_env=False, timeout=None) as client,  # noqa: S113 - the caller's
+            httpx.AsyncClient(verify=trusted, trust_env=False, timeout=None) as client,  # noqa: S113 - the caller's
             client.stream("GET", url, headers=HEADERS, follow_redirects=False) as response,
         ):
             if response.status_code != 200:
@@ -213,6 +217,14 @@ async def _get(url: str) -> JsonObject:
     if not isinstance(document, dict):
         raise UnavailableError("the answer is no JSON object")
     return document
+
+
+def _made(trusted: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
+    """Raises UnavailableError where the files of certificates are gone, or no longer hold any."""
+    try:
+        return trusted()
+    except OSError as exc:
+        raise UnavailableError(f"its certificates cannot be read: {exc.strerror or exc}") from exc
 
 
 @cache

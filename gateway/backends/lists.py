@@ -69,6 +69,10 @@ class ListReader:
         self._adapted: set[tuple[str, str]] = set()  # names that were warned of
         self._last: tuple[bytes, str, Listing] | None = None  # the digest of a list, and what was read
 
+    def take_over(self, before: ListReader) -> None:
+        """Takes the last list of the reader that it replaces, whose terms are the same."""
+        self._last, self._adapted = before._last, before._adapted
+
     async def read(self, text: bytes, *, has_version: bool = False) -> tuple[str, Listing]:
         """What a list says about its tool server (`listings.Summary.note`), and the tools in it.
 

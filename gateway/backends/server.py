@@ -102,7 +102,11 @@ def open_ssl_context(settings: BackendSettings, urls: Iterable[str]) -> ssl.SSLC
     """The authorities that a backend trusts, and our certificate; None where no URL begins with https."""
     if not any(Origin.parse(url).is_tls for url in urls):
         return None  # making one reads hundreds of certificates
-    files = settings.tls or TlsSettings()
+    return client_context(settings.tls or TlsSettings())
+
+
+def client_context(files: TlsSettings) -> ssl.SSLContext:
+    """The authorities that these settings trust, and our certificate."""
     context = ssl.create_default_context(cafile=files.ca)  # a `ca` replaces the system's authorities
     context.set_alpn_protocols(["http/1.1"])
     if files.cert is not None:

@@ -22,6 +22,7 @@ from gateway.dialects.mcp_listings import read_tools
 from gateway.dialects.rcrt_tools import read_catalog
 from gateway.model import Decode, Json, JsonObject, ToolFailure, ToolResult
 from gateway.openapi.selection import SelectionError, compiled
+from gateway.openapi.tools import read_operations
 from gateway.schemas import (
     CompiledSchema,
     SchemaError,
@@ -206,6 +207,7 @@ TASKS: dict[str, Task] = {
         read_tools,
         read_toolset,
         read_catalog,
+        read_operations,
         explain_input,
         explain_output,
         check_schemas,

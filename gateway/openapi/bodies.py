@@ -6,14 +6,13 @@ import binascii
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
-from urllib.parse import quote_plus
 
 from msgspec import Raw
 
 from gateway import jsontext
 from gateway.model import Json, JsonObject
 from gateway.openapi.plan import BodyKind, BodyPlan, Field, Parameter
-from gateway.openapi.serialise import CONTAINERS, UnsendableError, query_text, scalar
+from gateway.openapi.serialise import CONTAINERS, Encode, UnsendableError, encoder, query_text, scalar
 
 MAX_PARTS = 1024  # values of a body longer than what is ever read here: some long texts are read fast
 BOUNDARY_DIGITS = 24
@@ -99,10 +98,14 @@ def _from_base64(value: Json) -> bytes:
 
 
 def _encode_form(plan: BodyPlan, value: Json) -> Body:
-    return plan.media_type, form_text(plan.fields, value, quote_plus).encode("ascii")
+    return plan.media_type, form_text(plan.fields, value, _with_plus).encode("ascii")
 
 
-def form_text(fields: Mapping[str, Field], value: Json, encode: Callable[[str, str], str]) -> str:
+def _with_plus(text: str) -> str:
+    return _but_blanks(text).replace(" ", "+")
+
+
+def form_text(fields: Mapping[str, Field], value: Json, encode: Encode) -> str:
     """An object as `name=value` pairs; nested values are JSON texts. Raises UnsendableError."""
     pairs: list[str] = []
     for name, inner in _members(value):
@@ -112,7 +115,7 @@ def form_text(fields: Mapping[str, Field], value: Json, encode: Callable[[str, s
             continue
         for item in _items(inner, field):
             text = _json_text(item) if _is_json(item, field) else scalar(item)
-            pairs.append(f"{encode(name, '')}={encode(text, '')}")
+            pairs.append(f"{encode(name)}={encode(text)}")
     return "&".join(pairs)
 
 
@@ -209,6 +212,7 @@ def _quoted(text: Json) -> str:
 
 
 _PLAIN = Field()
+_but_blanks = encoder(" ")
 _ENCODERS: dict[BodyKind, Callable[[BodyPlan, Json], Body]] = {
     "json": _encode_json,
     "lines": _encode_lines,

@@ -3,37 +3,41 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from functools import lru_cache
+from typing import NamedTuple
 from unicodedata import normalize
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import unquote_to_bytes
 
-from gateway.openapi.serialise import UnsendableError
+from gateway.openapi.serialise import UnsendableError, encoder
 
 MAX_DECODINGS = 8  # of a value: no chain of servers decodes it so often
-LITERALS = "%:@!$&'()*+,;=~"  # of a template: `%` begins what is encoded already
 DOTS = (".", "..")
 CLIMBS = "is, or has as a part, '.' or '..', which means another path"
 
 _placeholders = re.compile(r"\{([^{}]*)\}").split
+_encoded = encoder("/%:@!$&'()*+,;=")  # `%` begins what is encoded already
 _forbidden = re.compile(r"[\x00-\x1f\x7f-\x9f\\]").search  # Windows takes a backslash for a slash
 _parts = re.compile(r"[/;]").split  # servers that know parameters of a segment cut it at the semicolon
 
-Segment = tuple[str, ...]  # literal text and names of placeholders by turns; a literal alone has none
+
+class Segment(NamedTuple):
+    """A segment of a template that has placeholders: `frame` has a `%s` for each of `names`."""
+
+    frame: str
+    names: tuple[str, ...]
 
 
 @lru_cache(4096)  # the operations of a few documents
-def segments_of(template: str) -> tuple[Segment, ...]:
-    """Splits a template at its slashes."""
-    return tuple(
-        tuple(part if at % 2 else quote(part, LITERALS) for at, part in enumerate(_placeholders(segment)))
-        for segment in template.split("/")
-    )
-
-
-def filled(segment: Segment, texts: Mapping[str, str]) -> str:
-    """One segment of a path, with encoded values in it."""
-    return "".join([texts[part] if at % 2 else part for at, part in enumerate(segment)])
+def read_template(template: str) -> tuple[str, tuple[Segment, ...]]:
+    """Reads a template as a frame with a `%s` for each segment that has placeholders, and these segments."""
+    frames, segments = [], []
+    for text in template.split("/"):
+        literals, names = _placeholders(text)[::2], _placeholders(text)[1::2]
+        frame = "%s".join(_encoded(literal).replace("%", "%%") for literal in literals)
+        frames.append("%s" if names else frame)
+        if names:
+            segments.append(Segment(frame, tuple(names)))
+    return "/".join(frames), tuple(segments)
 
 
 def is_harmless(segment: str) -> bool:

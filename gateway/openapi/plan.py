@@ -72,15 +72,24 @@ class Lent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str = ""
 
 
+class Key(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where the document wants an API key of the backend's own: that of a scheme, or the only one it has."""
+
+    where: Literal["header", "query", "cookie"]
+    name: str
+    scheme: str = ""
+
+
 class Access(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The credentials of an operation's calls.
 
     `schemes` are the schemes of the backend's `auth` that go along; None: its `auth` as it is, whatever it is; empty:
-    none of it. `key_names` are those of all its keys in the query and among cookies: where callers choose names, they
-    may not choose these.
+    none of it. `keys` are the places of keys whose settings leave that to the document. `key_names` are those of all
+    its keys in the query and among cookies: where callers choose names, they may not choose these.
     """
 
     schemes: tuple[str, ...] | None = None
+    keys: tuple[Key, ...] = ()
     lent: tuple[Lent, ...] = ()
     key_names: tuple[str, ...] = ()
 

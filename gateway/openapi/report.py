@@ -13,12 +13,15 @@ from gateway.dialects.listings import Group, Report
 from gateway.model import Json, JsonObject
 from gateway.openapi.curation import idle_tools, unknown_tools
 from gateway.openapi.document import Document
+from gateway.openapi.names import version_of
 from gateway.openapi.operations import Operation, OperationError
 from gateway.openapi.plan import OperationTool
 from gateway.openapi.terms import Terms
 
 MAX_TAGS = 60  # that are shown; those of most operations
 MAX_SCHEMES = 20
+MAX_CHOICES = 5000  # lines
+MAX_CHOSEN = 300  # characters of an operationId or a path in such a line
 MAX_SHOWN = 80  # characters of a name or URL of the document
 URLS = ("authorizationUrl", "tokenUrl", "deviceAuthorizationUrl")  # of an OAuth flow
 
@@ -33,26 +36,30 @@ class Fate(NamedTuple):
 
 
 def report_of(document: Document, fates: Sequence[Fate], terms: Terms, *, rejected: int = 0) -> Report:
-    """The report on a document; `rejected` operations are told elsewhere, whether or not they are among the fates."""
-    tools = sum(fate.tool is not None for fate in fates)
-    left_out = _grouped((fate.reason, _named(fate.operation)) for fate in fates if fate.reason)
+    """The report on a document; its `rejected` operations are told elsewhere, whether or not they have fates."""
+    tools, left_out = sum(fate.tool is not None for fate in fates), sum(bool(fate.reason) for fate in fates)
     facts = [
         ("document", f"{_shown(document.title) or 'without a title'} {_shown(document.version)}".rstrip()),
-        ("operations", f"{tools} tools, {len(fates) - tools - rejected} left out, {rejected} that cannot be tools"),
+        (
+            "operations",
+            f"{tools + left_out + rejected}: {tools} tools, {left_out} left out, {rejected} that cannot be tools",
+        ),
         ("tags", _tags(fates)),
         ("security", _security(document, terms)),
         ("ignored", _ignored(document.root)),
     ]
     operations = [fate.operation for fate in fates]
-    said = (*document.warnings, *unknown_tools(operations, terms), *idle_tools(operations, terms))
-    notes = [Group(text=text) for text in said]
+    said = [*document.warnings, *unknown_tools(operations, terms), *idle_tools(operations, terms)]
+    if not terms.version:
+        said.append(version_of(document.version)[1])
+    notes = [Group(text=text) for text in said if text]
     notes += _grouped((note, _named(fate.operation)) for fate in fates for note in fate.notes)
     notes += _grouped(_asked_of_models(fates))
     return Report(
         facts=tuple((name, text) for name, text in facts if text),
-        left_out=tuple(left_out),
+        left_out=tuple(_grouped((fate.reason, _named(fate.operation)) for fate in fates if fate.reason)),
         notes=tuple(notes),
-        choices=tuple(map(_choice, fates)),
+        choices=tuple(map(_choice, fates[:MAX_CHOICES])),
     )
 
 
@@ -86,7 +93,7 @@ def _tags(fates: Sequence[Fate]) -> str:
 
 def _security(document: Document, terms: Terms) -> str:
     """Each security scheme of the document, and who has a credential for it."""
-    declared = document.root.get("components", {}).get("securitySchemes")
+    declared = document.components.get("securitySchemes")
     schemes = declared if isinstance(declared, dict) else {}
     shown = [
         f"{_shown(name)} ({_scheme(document, scheme)}): {_covered(name, terms)}" for name, scheme in schemes.items()
@@ -136,8 +143,8 @@ def _ignored(root: JsonObject) -> str:
         if isinstance(node, dict) and isinstance(node.get("callbacks"), dict)
     )
     webhooks = root.get("webhooks")
-    counts = {"callbacks": callbacks, "webhooks": len(webhooks) if isinstance(webhooks, dict) else 0}
-    return ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+    counts = {"callback": callbacks, "webhook": len(webhooks) if isinstance(webhooks, dict) else 0}
+    return ", ".join(f"{count} {what}{'s' * (count > 1)}" for what, count in counts.items() if count)
 
 
 def _asked_of_models(fates: Iterable[Fate]) -> Iterator[tuple[str, str]]:
@@ -155,6 +162,8 @@ def _asked_of_models(fates: Iterable[Fate]) -> Iterator[tuple[str, str]]:
 def _choice(fate: Fate) -> str:
     """A line of `include` for an operation; one that becomes no tool is commented out."""
     operation = fate.operation
+    if len(operation.id or operation.template) > MAX_CHOSEN:
+        return f"# {operation.method} {_shown(operation.template)} has a name that is too long to choose it by"
     if operation.id:
         match = f"{{operation: {json.dumps(operation.id)}}}"
     else:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
-from urllib.parse import quote
 
 import msgspec
 from msgspec import UNSET, Raw
 
+from gateway import jsontext
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import Arguments, Json
 from gateway.openapi import paths
@@ -20,6 +20,7 @@ from gateway.wire import WireRequest
 BODY = "body"  # the argument
 # Of the path, the query and what arguments add to the headers: servers take 8 to 16 KiB.
 MAX_HEAD_BYTES = 16 * 1024
+TOO_LONG = "is too long to be sent in a path, a query or a header"
 
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
@@ -40,7 +41,7 @@ def request_of(plan: Plan, arguments: Arguments, call_id: str) -> WireRequest:
     if cookies := placed["cookie"]:
         headers.append(_header("cookie", "; ".join([text for _, text in cookies])))
     if len(target) + sum([len(text) for _, text in headers]) > MAX_HEAD_BYTES:
-        wrong.setdefault(_longest(plan, given), "is too long to be sent in a path, a query or a header")
+        wrong.setdefault(_longest(plan, given), TOO_LONG)
     if wrong:
         raise GatewayError(ErrorCode.INVALID_ARGUMENTS, "Some input parameters are invalid.", parameters=wrong)
     if plan.key_header:
@@ -83,12 +84,18 @@ def _placed(plan: Plan, given: Mapping[str, Json], wrong: dict[str, str]) -> dic
 
 def _text(plan: Plan, parameter: Parameter, value: Json) -> str | None:
     """A value as it stands on the wire; None if there is nothing to send. Raises UnsendableError."""
-    if type(value) is Raw:
-        value = narrow(value)
-        if value is None:
-            return None
-    if type(value) is dict:
-        _check_names(plan, parameter, value)
+    kind = type(value)
+    if kind is str:
+        if len(value) > MAX_HEAD_BYTES:
+            raise UnsendableError(TOO_LONG)
+    elif kind is Raw:
+        inner = narrow(value)
+        return None if inner is None else _text(plan, parameter, inner)
+    elif kind is dict or kind is list:
+        if len(jsontext.encode(value)) > 4 * MAX_HEAD_BYTES:  # which has more punctuation than any style
+            raise UnsendableError(TOO_LONG)
+        if kind is dict:
+            _check_names(plan, parameter, value)
     return _TEXTS[parameter.where](parameter, value)
 
 
@@ -109,7 +116,7 @@ def _check_names(plan: Plan, parameter: Parameter, members: Mapping[str, Json]) 
 def _querystring(parameter: Parameter, value: Json) -> str | None:
     """A whole query (OpenAPI 3.2, `in: querystring`)."""
     if "form" in parameter.media_type:
-        return form_text({}, value, quote) or None
+        return form_text({}, value, encoded) or None
     return encoded(content(parameter, value))
 
 
@@ -124,20 +131,19 @@ _TEXTS: dict[Where, Callable[[Parameter, Json], str | None]] = {
 
 def _path(plan: Plan, texts: Mapping[str, str], wrong: dict[str, str]) -> str:
     """The path below the backend's URL; `wrong` takes the arguments that would lead elsewhere."""
-    found: list[str] = []
-    for segment in paths.segments_of(plan.path):
-        if len(segment) == 1:
-            found.append(segment[0])
+    frame, segments = paths.read_template(plan.path)
+    filled: list[str] = []
+    for segment in segments:
+        text = segment.frame % tuple([texts[name] for name in segment.names])
+        filled.append(text)
+        if paths.is_harmless(text):
             continue
-        text = paths.filled(segment, texts)
-        if not paths.is_harmless(text):
-            inside = [one for one in plan.parameters if one.where == "path" and one.name in segment[1::2]]
-            try:
-                paths.check(text, may_hold_slash=any(one.encoded_slashes for one in inside))
-            except UnsendableError as exc:
-                wrong |= {one.argument: str(exc) for one in inside}
-        found.append(text)
-    return "/".join(found)
+        inside = [one for one in plan.parameters if one.where == "path" and one.name in segment.names]
+        try:
+            paths.check(text, may_hold_slash=any(one.encoded_slashes for one in inside))
+        except UnsendableError as exc:
+            wrong.update({one.argument: str(exc) for one in inside})
+    return frame % tuple(filled)
 
 
 def _body(plan: BodyPlan, given: Mapping[str, Json], wrong: dict[str, str]) -> Body | None:

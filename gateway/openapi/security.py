@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, cast
 
+from msgspec.structs import replace
+
 from gateway.model import AuthorizationRequirement, Json, JsonObject, Requirements
 from gateway.openapi.document import Document
 from gateway.openapi.operations import Operation, OperationError
-from gateway.openapi.plan import Access, Lent
+from gateway.openapi.plan import Access, Key, Lent
 from gateway.openapi.terms import Terms
 
 Place = Literal["header", "query", "cookie"]
+Chosen = tuple[Access, Requirements, tuple[str, ...]]
 TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 # Headers that a document may not have us put a credential into: they frame the message, or belong to the connection.
 NOT_FOR_KEYS = frozenset(
@@ -33,28 +36,48 @@ class _Credential(NamedTuple):
     where: Place
     name: str  # in lower case if it is that of a header
     lent: Lent | None = None
+    key: Key | None = None
 
 
-def access_of(operation: Operation, document: Document, terms: Terms) -> tuple[Access, Requirements, tuple[str, ...]]:
+def access_of(operation: Operation, document: Document, terms: Terms) -> Chosen:
     """The credentials of an operation's calls, what its callers must lend, and what an operator should know.
 
     Of several alternatives it is the first for which there is everything. Calls without a credential come after those.
     """
-    alternatives = operation.security
+    access, requires, notes = _chosen(operation.security, document, terms)
+    names = sorted({name for where, name in credential_names(operation, document, terms) if where != "header"})
+    return (replace(access, key_names=tuple(names)) if names else access), requires, notes
+
+
+def _chosen(alternatives: Sequence[JsonObject] | None, document: Document, terms: Terms) -> Chosen:
     if alternatives is None:  # many documents leave it out, and the API wants a credential all the same
-        return (Access() if terms.auth != "schemes" else Access(schemes=())), Requirements(), ()
+        return _as_it_is(document, terms, ())
     reasons: list[str] = []
     for alternative in alternatives:
         if alternative:
             try:
-                return _covered(alternative, document, terms)
+                return *_covered(alternative, document, terms), ()
             except _UncoveredError as exc:
                 reasons.append(str(exc))
     if len(reasons) < len(alternatives) or not alternatives:
         return Access(schemes=()), Requirements(), ()
-    if terms.auth in ("", "schemes"):
-        return Access(schemes=()), Requirements(), (f"It is called without a credential: {'; '.join(reasons)}.",)
-    return Access(), Requirements(), (f"The backend's auth goes along as it is: {'; '.join(reasons)}.",)
+    return _as_it_is(document, terms, reasons)
+
+
+def _as_it_is(document: Document, terms: Terms, reasons: Sequence[str]) -> Chosen:
+    """The one credential of the backend's for an operation that asks for none of what there is, for these reasons."""
+    access = Access()
+    if terms.auth == "schemes" or (reasons and not terms.auth):
+        access = Access(schemes=())
+    elif terms.auth == "api_key" and not terms.auth_in:
+        places = {place for name in _declared(document) if (place := _place_of(name, document)) is not None}
+        access = Access(keys=tuple(Key(where=where, name=name) for where, name in places))
+        if len(places) != 1:
+            access, reasons = Access(schemes=()), (*reasons, "the document does not say where the key goes")
+    if not reasons:
+        return access, Requirements(), ()
+    how = "It is called without a credential" if access.schemes == () else "The backend's auth goes along as it is"
+    return access, Requirements(), (f"{how}: {'; '.join(reasons)}.",)
 
 
 def credential_names(operation: Operation, document: Document, terms: Terms) -> frozenset[tuple[str, str]]:
@@ -67,13 +90,12 @@ def credential_names(operation: Operation, document: Document, terms: Terms) -> 
         found.add(own)
     for alternative in operation.security or ():
         for name in alternative:
-            scheme = _scheme(name, document)
-            if scheme is not None and (place := _key_place(scheme)) is not None:
-                found.add(place)
+            if (place := _place_of(name, document)) is not None:
+                found.add(_place(*place))
     return frozenset(found)
 
 
-def _covered(alternative: JsonObject, document: Document, terms: Terms) -> tuple[Access, Requirements, tuple[str, ...]]:
+def _covered(alternative: JsonObject, document: Document, terms: Terms) -> tuple[Access, Requirements]:
     """All that an alternative takes. Raises _UncoveredError."""
     found = {name: _credential(name, scheme, terms) for name, scheme in _schemes(alternative, document)}
     places = [(one.where, one.name) for one in found.values()]
@@ -83,6 +105,7 @@ def _covered(alternative: JsonObject, document: Document, terms: Terms) -> tuple
     if len(own) > 1 and terms.auth != "schemes":
         raise _UncoveredError(f"{_joined(own)} take a credential each, and auth is one")
     lent = tuple(one.lent for one in found.values() if one.lent is not None)
+    keys = tuple(one.key for one in found.values() if one.key is not None)
     schemes = None if own and terms.auth != "schemes" else tuple(own)
     tokens = {
         one.lent.id: _scopes(alternative[name])
@@ -93,7 +116,7 @@ def _covered(alternative: JsonObject, document: Document, terms: Terms) -> tuple
         authorization=tuple(AuthorizationRequirement(id=id_, scopes=scopes) for id_, scopes in tokens.items()),
         secrets=tuple(dict.fromkeys(one.id for one in lent if one.is_secret)),
     )
-    return Access(schemes=schemes, lent=lent), requires, ()
+    return Access(schemes=schemes, keys=keys, lent=lent), requires
 
 
 def _credential(name: str, scheme: JsonObject, terms: Terms) -> _Credential:
@@ -117,7 +140,10 @@ def _credential(name: str, scheme: JsonObject, terms: Terms) -> _Credential:
 def _own(name: str, scheme: JsonObject, key_place: tuple[Place, str] | None, terms: Terms) -> _Credential | None:
     """The backend's own credential for a scheme."""
     if terms.auth == "schemes":
-        return _Credential(*(key_place or BEARER)) if name in terms.schemes else None
+        key = None if key_place is None else Key(where=key_place[0], name=_name(scheme), scheme=name)
+        return _Credential(*(key_place or BEARER), key=key) if name in terms.schemes else None
+    if terms.auth == "api_key" and not terms.auth_in and key_place is not None:
+        return _Credential(*key_place, key=Key(where=key_place[0], name=_name(scheme)))
     place = _own_place(terms)
     if key_place is not None:
         fits = place == key_place
@@ -148,10 +174,20 @@ def _schemes(alternative: JsonObject, document: Document) -> Iterator[tuple[str,
         yield name, scheme
 
 
+def _declared(document: Document) -> JsonObject:
+    found = document.components.get("securitySchemes")
+    return found if isinstance(found, dict) else {}
+
+
+def _place_of(name: str, document: Document) -> tuple[Place, str] | None:
+    """Where the key of a scheme goes, as the document has it; None if it is of another type."""
+    scheme = _scheme(name, document)
+    return None if scheme is None or (place := _key_place(scheme)) is None else (place[0], _name(scheme))
+
+
 def _scheme(name: str, document: Document) -> JsonObject | None:
     """A security scheme of the document; None if it has none of that name that can be read."""
-    declared = document.components.get("securitySchemes")
-    found = declared.get(name) if isinstance(declared, dict) else None
+    found = _declared(document).get(name)
     try:
         return document.resolve(found) if isinstance(found, dict) else None
     except OperationError:

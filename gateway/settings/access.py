@@ -13,7 +13,7 @@ from gateway.auth.keys import HS256, SECRET_BYTES, UnfitKeyError, algorithms_for
 from gateway.settings.sections import Items, ListOf, Section, repeated, setting
 from gateway.settings.substitution import UnfitError
 from gateway.settings.values import AnyText, Choice, Duration, Flag, Secret, Text
-from gateway.settings.web import AuthorizationUrl, is_issuer_url
+from gateway.settings.web import AuthorizationUrl, TlsSettings, is_issuer_url
 
 RegisteredClaim = Literal["exp", "sub", "iat", "nbf", "iss", "aud"]
 SigningAlgorithm = Literal[
@@ -21,7 +21,7 @@ SigningAlgorithm = Literal[
 ]
 FETCHED = ("jwks_url", "discovery")  # where keys come from that are not in the file
 SOURCES = ("secret", *FETCHED, "public_key")
-OF_FETCHED = ("jwks_refresh_s", "jwks_cooldown_s")
+OF_FETCHED = ("jwks_refresh_s", "jwks_cooldown_s", "tls")
 SHARED_CLAIMS = frozenset({"exp", "iat", "nbf", "iss", "aud", "jti"})  # the same for many users, or new each time
 OF_NOTHING = sha256().digest()
 
@@ -92,6 +92,7 @@ class JwtSettings(Section):
     jwks_cooldown_s: Annotated[float, Duration("1s", "1d")] = setting(
         "30s", "How often they are fetched at most for tokens with a key that is not known, and after a failure."
     )
+    tls: TlsSettings | None = setting(None, "Certificates for fetching its keys; left out, those the system trusts.")
 
     @property
     def authorization_server(self) -> str | None:

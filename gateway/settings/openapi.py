@@ -61,8 +61,13 @@ def _document(value: str, cursor: Cursor) -> str:
 
 
 def _select(text: str) -> str:
-    if text.startswith("/") and POINTER.fullmatch(text) is None:
-        raise UnfitError("is no JSON Pointer: '~' must be written as ~0, and '/' in a name as ~1")
+    from gateway.openapi.selection import SelectionError, compiled  # late: most files do without JMESPath
+
+    try:
+        compiled(text)
+    except SelectionError as exc:
+        hint = "; a '~' in a name is written as ~0, and a '/' as ~1" if text.startswith("/") else ""
+        raise UnfitError(f"cannot be used: {exc}{hint}") from None
     return text
 
 
@@ -272,7 +277,7 @@ class OpenApiBackendSettings(ReplicatedBackendSettings):
     idempotency_key: IdempotencyKeySettings | None = setting(
         None, "Has the API tell repeated requests apart, so that also calls that change something are sent again."
     )
-    max_binary_bytes: Annotated[int, Size("1KiB", "64MiB")] = setting(
+    max_binary_bytes: Annotated[int, Size("1KiB", "10MiB")] = setting(
         "1MiB", "The largest answer that is neither JSON nor text, before it is written as base64."
     )
 
@@ -285,7 +290,7 @@ class OpenApiBackendSettings(ReplicatedBackendSettings):
         yield from ReplicatedBackendSettings.problems(self)
         yield from self._of_the_document()
         yield from self._of_credentials()
-        if self.max_binary_bytes > self.max_response_bytes:
+        if self.max_binary_bytes > self.max_response_bytes and "max_binary_bytes" in self.model_fields_set:
             yield "max_binary_bytes", "must not be more than max_response"
 
     def _of_the_document(self) -> Iterator[tuple[str, str]]:

@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import json
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
+from urllib.parse import parse_qsl, urlsplit
 
+from msgspec.structs import replace
+
+from gateway.admission import DispatchGate
 from gateway.backends.http import HttpBackend
 from gateway.backends.mcp import McpBackend
+from gateway.backends.openapi import OpenApiBackend
+from gateway.model import Invocation, ToolResult
+from gateway.openapi.plan import Plan
 from gateway.transport import Limits
 from tests.streams import Request, accepting, http_reply, read_request
 from tests.unit.backends import mcp_facing
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.mcp_facing import PATIENCE_S, Double, Talk
+from tests.unit.backends.openapi_facing import parameter, tool_of
+from tests.unit.openapi.documents import root
 
-KINDS = ("oxp", "modern", "modern stream", "legacy", "legacy stream")  # the latter four are of MCP
+KINDS = ("oxp", "openapi", "modern", "modern stream", "legacy", "legacy stream")  # the latter four are of MCP
+# What an API does with any call: all that it is given stands in one parameter.
+OPERATION = Plan(method="POST", path="/find", parameters=(parameter("value", "query", media_type="application/json"),))
+DOCUMENT = root({"/find": {"get": {"operationId": "find_it"}}})
 
 
 class Called(Protocol):
@@ -70,6 +83,24 @@ class OxpCall:
         await self._reader.read()
 
 
+class OpenApiCall(OxpCall):
+    """A call of an operation."""
+
+    def __init__(self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.request = request
+        self.arguments = {"value": None} | {
+            name: json.loads(text) for name, text in parse_qsl(urlsplit(request.target).query)
+        }
+        self._reader = reader
+        self._writer = writer
+
+    async def value(self, value: Any) -> None:
+        await self.send(http_reply(200, value, content_type="application/json"))
+
+    async def failure(self, message: str) -> None:
+        await self.send(http_reply(422, {"detail": message}))
+
+
 class McpCall:
     """A call by MCP, whose response comes as JSON or as an event."""
 
@@ -98,11 +129,12 @@ class FarEnd:
 
     def __init__(self, kind: str, script: Script) -> None:
         era, _, streamed = kind.partition(" ")
+        self._kind = kind
         self.url = ""
         self.calls: list[Called] = []
         self._script = script
         self._is_streamed = bool(streamed)
-        self._double = None if era == "oxp" else Double(era, self._called, {})
+        self._double = None if era in ("oxp", "openapi") else Double(era, self._called, {})
         self._lists: list[Request] = []
 
     @property
@@ -124,16 +156,28 @@ class FarEnd:
             if request.method == "GET":
                 self._lists.append(request)
                 definition = {"id": "Crm.find_it@1.0.0", "input_schema": {"type": "object"}}
-                writer.write(http_reply(200, [definition]))
-            else:
+                writer.write(http_reply(200, [definition] if self._kind == "oxp" else DOCUMENT))
+            elif self._kind == "oxp":
                 await self._run(OxpCall(request, reader, writer))
+            else:
+                await self._run(OpenApiCall(request, reader, writer))
+
+
+class Operations(OpenApiBackend):
+    """A backend that is called with the tool of other protocols, for which it has one operation."""
+
+    async def call(self, invocation: Invocation, gate: DispatchGate | None = None) -> ToolResult:
+        return await super().call(replace(invocation, tool=tool_of(OPERATION)), gate)
+
+
+BACKENDS: Mapping[str, tuple[Any, str]] = {"oxp": (HttpBackend, "oxp"), "openapi": (Operations, "openapi")}
 
 
 @dataclass
 class Fleet:
     """A backend and the replicas of its tool server."""
 
-    backend: HttpBackend | McpBackend
+    backend: HttpBackend | McpBackend | OpenApiBackend
     servers: Sequence[FarEnd]
 
     @property
@@ -162,8 +206,11 @@ async def fleet(kind: str, *scripts: Script | None, keys: Any = None, **limits: 
                 servers.append(await stack.enter_async_context(far_end(kind, script)))
         urls = [server.url for server in servers]
         way_in = admission(*urls, transport=Limits(connect_timeout_s=PATIENCE_S), **limits)
-        make, protocol = (HttpBackend, "oxp") if kind == "oxp" else (McpBackend, "mcp")
-        settings = settings_of(protocol, urls[0], toolkit="Crm", **(keys or {}))
+        make, protocol = BACKENDS.get(kind, (McpBackend, "mcp"))
+        keys = dict(keys or {})
+        if kind == "openapi":
+            keys |= {"document": urls[0] + "/openapi.json", "document_auth": keys.get("auth")}
+        settings = settings_of(protocol, urls[0], toolkit="Crm", **keys)
         backend = await stack.enter_async_context(aclosing(make("crm", settings, context_of(way_in))))
         yield Fleet(backend, servers)
         assert (way_in.in_flight, way_in.queued, {one.in_flight for one in way_in.replicas}) == (0, 0, {0})

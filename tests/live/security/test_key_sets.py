@@ -5,22 +5,28 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import ssl
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import jwt
 import pytest
 
+from gateway.assembly.authenticators import Issuers
 from gateway.auth import Authentication, IssuerStatus, JwtIssuer, Reason, RemoteKeys
+from gateway.config import read
 from gateway.errors import UnauthenticatedError, UndecidedError
 from gateway.ports import Caller
 from gateway.wire import Head
 from tests.live.security.issuer import Issuer, issuer_process
+from tests.streams import http_reply
 from tests.support.authenticators import Clock, with_header
+from tests.support.authority import Authority
 from tests.support.keys import jwk, private
 from tests.support.processes import until
 
@@ -276,3 +282,37 @@ async def test_a_discovery_document_that_leads_astray_is_not_followed(
     async with watched(issuer, discovery=True) as site:
         assert await site.refused(site.head("one")) == Reason.NO_KEYS
         assert await issuer.asked() == 0
+
+
+async def test_an_issuer_may_have_an_authority_of_its_own(tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(*authority.issue("127.0.0.1"))
+    answer = http_reply(200, {"keys": [jwk("rsa", 0, kid="one")]})
+
+    async def publish(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_server(publish, "127.0.0.1", 0, ssl=context)
+    url = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    entry = {"issuer": url, "jwks_url": f"{url}/keys", "algorithms": ["RS256"], "audience": ["tools"]}
+    claims = {"iss": url, "aud": "tools", "sub": "alice", "exp": time.time() + 600}
+    token = jwt.encode(claims, private("rsa", 0), "RS256", headers={"kid": "one"})
+    head = with_header(f"Bearer {token}")
+    try:
+        for files, is_known in (({}, False), ({"tls": {"ca": authority.path}}, True)):
+            text = json.dumps({"auth": {"jwt": [entry | files]}})
+            issuers, settings = Issuers(), read(text, env={}).auth
+            authenticator = issuers.authenticator(settings)
+            await authenticator.start()
+            if is_known:
+                assert (await authenticator.identify_later(head)).principal.endswith(":alice")
+            else:
+                with pytest.raises(UnauthenticatedError):
+                    await authenticator.identify_later(head)
+            await issuers.keep(None)
+    finally:
+        server.close()
+        await server.wait_closed()

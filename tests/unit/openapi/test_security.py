@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.model import AuthorizationRequirement, Requirements
 from gateway.openapi.operations import Operation
-from gateway.openapi.plan import Access, Lent
+from gateway.openapi.plan import Access, Key, Lent
 from gateway.openapi.security import access_of, credential_names
 from tests.unit.openapi import documents
 
@@ -46,6 +47,8 @@ BASIC: dict[str, Any] = {"auth": "basic", "auth_header": "authorization"}
 X_KEY: dict[str, Any] = {"auth": "api_key", "auth_header": "x-key", "auth_in": "header", "auth_name": "X-KEY"}
 IN_QUERY: dict[str, Any] = {"auth": "api_key", "auth_in": "query", "auth_name": "api key"}
 BOTH: dict[str, Any] = {"auth": "schemes", "schemes": ("Key", "Other")}
+ANYWHERE: dict[str, Any] = {"auth": "api_key"}
+KEY, OTHER = Key(where="header", name="X-Key", scheme="Key"), Key(where="header", name="X-Other", scheme="Other")
 
 OWN: dict[str, tuple[Any, dict[str, Any], Access]] = {
     "a document that says nothing": (None, BEARER, AS_IS),
@@ -60,12 +63,17 @@ OWN: dict[str, tuple[Any, dict[str, Any], Access]] = {
     "a key that is called Authorization": ([{"Raw": []}], BEARER, AS_IS),
     "a key in a header of any case": ([{"Key": []}], X_KEY, AS_IS),
     "a scheme that refers to another": ([{"Alias": []}], X_KEY, AS_IS),
-    "a key in the query": ([{"Query": []}], IN_QUERY, AS_IS),
+    "a key in the query": ([{"Query": []}], IN_QUERY, Access(key_names=("api key",))),
     "a header of the operator's": ([{"Key": []}], {"auth": "header", "auth_header": "x-key"}, AS_IS),
     "52: one of two": ([{"Basic": []}, {"Bearer": []}], BEARER, AS_IS),
-    "52: two keys": ([{"Key": [], "Other": []}], BOTH, Access(schemes=("Key", "Other"))),
-    "52: one key of two": ([{"Other": []}], BOTH, Access(schemes=("Other",))),
-    "52: the first that is there": ([{"Key": [], "Bearer": []}, {"Key": []}], BOTH, Access(schemes=("Key",))),
+    "52: two keys": ([{"Key": [], "Other": []}], BOTH, Access(schemes=("Key", "Other"), keys=(KEY, OTHER))),
+    "52: one key of two": ([{"Other": []}], BOTH, Access(schemes=("Other",), keys=(OTHER,))),
+    "52: the first that is there": (
+        [{"Key": [], "Bearer": []}, {"Key": []}],
+        BOTH,
+        Access(schemes=("Key",), keys=(KEY,)),
+    ),
+    "a key wherever the document says": ([{"Other": []}], ANYWHERE, Access(keys=(replace(OTHER, scheme=""),))),
     "several, and the document says nothing": (None, BOTH, NONE),
 }
 
@@ -103,7 +111,7 @@ def test_what_nobody_has_is_told_and_auth_goes_along_as_it_is(
     security: Any, terms: dict[str, Any], reason: str
 ) -> None:
     access, requires, notes = found(security, **terms)
-    assert (access, requires) == (AS_IS if "auth" in terms else NONE, Requirements())
+    assert (replace(access, key_names=()), requires) == (AS_IS if "auth" in terms else NONE, Requirements())
     assert len(notes) == 1
     assert reason in notes[0]
 
@@ -124,13 +132,18 @@ LENT = {
     "a secret in the query, and a key of ours": (
         [{"Query": [], "Key": []}],
         {"lent_secrets": {"Query": "ACME_KEY"}} | X_KEY,
-        Access(lent=(Lent(id="ACME_KEY", is_secret=True, where="query", name="api key"),)),
+        Access(lent=(Lent(id="ACME_KEY", is_secret=True, where="query", name="api key"),), key_names=("api key",)),
         Requirements(secrets=("ACME_KEY",)),
     ),
     "a secret in a cookie, and one of several of ours": (
         [{"Cookie": [], "Key": []}],
         {"lent_secrets": {"Cookie": "SID"}} | BOTH,
-        Access(schemes=("Key",), lent=(Lent(id="SID", is_secret=True, where="cookie", name="sid"),)),
+        Access(
+            schemes=("Key",),
+            keys=(KEY,),
+            lent=(Lent(id="SID", is_secret=True, where="cookie", name="sid"),),
+            key_names=("sid",),
+        ),
         Requirements(secrets=("SID",)),
     ),
 }
@@ -151,3 +164,22 @@ def test_openapi_27_no_argument_stands_where_a_credential_may() -> None:
         *(("header", "authorization"), ("header", "x-own"), ("header", "x-key")),
         *(("cookie", "sid"), ("query", "api key")),
     }
+
+
+@pytest.mark.parametrize(
+    ("schemes", "access"),
+    [
+        (("Query",), Access(keys=(Key(where="query", name="api key"),))),
+        (("Key", "Alias", "Bearer"), Access(keys=(Key(where="header", name="X-Key"),))),
+        (("Key", "Other"), NONE),
+        ((), NONE),
+    ],
+)
+def test_a_key_without_a_place_goes_where_the_only_key_of_the_document_does(
+    schemes: tuple[str, ...], access: Access
+) -> None:
+    document = documents.document({}, components={"securitySchemes": {name: SCHEMES[name] for name in schemes}})
+    operation = Operation(method="GET", template="/", prefix="")
+    found, _, notes = access_of(operation, document, documents.terms(**ANYWHERE))
+    assert found == access
+    assert (access == NONE) is ("does not say where the key goes" in " ".join(notes))

@@ -1,0 +1,212 @@
+"""The backend for HTTP APIs that an OpenAPI document describes: its operations are the tools."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Coroutine
+from functools import partial
+from math import inf
+from time import monotonic
+from typing import Any, Literal, NamedTuple
+
+from gateway.admission import DispatchGate, Lease
+from gateway.backends.exchange import HttpExchange
+from gateway.backends.lists import ListReader
+from gateway.backends.openapi_calls import Deletion, OpenApiCalls, SecondReply
+from gateway.backends.openapi_credentials import OpenApiCredentials, Own, document_headers, with_query
+from gateway.backends.openapi_documents import DocumentFile, Documents, DocumentUrl, Fetched
+from gateway.backends.openapi_redirects import MAX_HOPS, redirected
+from gateway.backends.openapi_terms import terms_of
+from gateway.backends.server import USER_AGENT, BackendContext, Server, open_ssl_context
+from gateway.errors import unavailable
+from gateway.jsontext import encode
+from gateway.model import Invocation, Listing, ToolResult
+from gateway.openapi.codec import plan_of
+from gateway.openapi.tools import decode_tools, read_operations
+from gateway.ports import Backend
+from gateway.settings.openapi import OpenApiBackendSettings
+from gateway.transport import Limits, Origin, Pool, Reply, TransportError
+from gateway.wire import WireRequest
+
+LOOK = WireRequest(method=b"HEAD", path="")  # shows whether the API answers at all, and runs no operation
+CONNECT_S = 10.0  # for a document; nobody waits for it
+SAFE = (b"GET", b"HEAD")  # requests that follow redirects
+NOT_IMPLEMENTED = 501  # a server that has no HEAD (RFC 9110, section 9.1, demands it)
+MAX_LOOK = 64 * 1024  # bytes of the answer to a GET in its place; a longer one is an answer, too
+MAY_VANISH = 0.5  # of the tools of a document, at once
+
+
+class _Sending(NamedTuple):
+    """A request on its way to a replica."""
+
+    server: Server
+    own: Own
+    request: WireRequest
+    invocation: Invocation
+    deadline: float
+
+    @property
+    def left_s(self) -> float:
+        """The time that is left."""
+        return max(self.deadline - monotonic(), 0.001)
+
+
+class OpenApiBackend:
+    """One API, or several replicas of it."""
+
+    deferred: Literal[False] = False
+    max_exchange_s = inf
+
+    def __init__(self, name: str, settings: OpenApiBackendSettings, context: BackendContext) -> None:
+        self.name = name
+        self._settings = settings
+        self._max_response_bytes = settings.max_response_bytes
+        self._exchange = HttpExchange(name, settings, context, LOOK, send=self._send, ask=self._look)
+        self._credentials = OpenApiCredentials(name, settings.auth, self._exchange.credentials)
+        origins = [str(replica.target.pool.origin) for replica in context.admission.replicas]
+        self._calls = OpenApiCalls(self._credentials, origins)
+        self._documents = _documents(settings)
+        terms = encode(terms_of(settings, name))
+        self._reader = ListReader(read_operations, name, settings, context.lists, terms=terms, decode=decode_tools)
+        self._note = ""
+        self._listing: Listing | None = None
+        self._version: object = None  # of the document that the listing was read from
+
+    @property
+    def dialect(self) -> str:
+        """What the document is."""
+        return self._note or "openapi"
+
+    def take_over(self, before: Backend) -> None:
+        """Takes the document that the backend which it replaces has read."""
+        if isinstance(before, OpenApiBackend):
+            self._note, self._listing, self._version = before._note, before._listing, before._version
+            self._reader.take_over(before._reader)
+
+    # Calls.
+
+    def call(self, invocation: Invocation, gate: DispatchGate | None = None) -> Coroutine[Any, Any, ToolResult]:
+        """Runs a tool; raises as `HttpExchange.call`."""
+        return self._exchange.call(self._calls, invocation, gate)
+
+    async def _send(self, lease: Lease[Server], request: WireRequest, invocation: Invocation, deadline: float) -> Reply:
+        """Sends a call, and follows where a redirect leads it. Raises TransportError."""
+        own, server = self._credentials.own(plan_of(invocation).access), lease.replica.target
+        sending = _Sending(server, own, request, invocation, deadline)
+        target = server.target(request.path)
+        try:
+            reply = await self._send_to(target, sending)
+        except TransportError as exc:
+            if exc.sent and isinstance(request, Deletion):
+                request.broken_off.append(exc)
+            raise
+        if isinstance(request, Deletion) and request.broken_off:
+            return SecondReply(reply.status, reply.headers, reply.body)
+        if reply.status >= 300 and request.method in SAFE and not request.body:
+            return await self._follow(reply, target, sending)
+        return reply
+
+    async def _follow(self, reply: Reply, target: bytes, sending: _Sending) -> Reply:
+        """The answer at the end of some redirects; the last one itself if that may not be followed."""
+        server, parts = sending.server, self._calls.in_query(sending.invocation)
+        for _ in range(MAX_HOPS):
+            found = redirected(reply, server.pool.origin, target, server.base_path)
+            if found is None:
+                break
+            target = with_query(found.decode("ascii"), parts).encode("ascii") if parts else found
+            try:
+                reply = await self._send_to(target, sending)
+            except TransportError as exc:  # the first of these requests did arrive
+                raise TransportError(exc.kind, str(exc), sent=True) from exc
+        return reply
+
+    def _send_to(self, target: bytes, sending: _Sending) -> Awaitable[Reply]:
+        """Sends a request to a target, with a token that was issued if it takes one. Raises TransportError."""
+        issued = sending.own.issued
+        if issued is None:
+            return self._send_once(target, sending)
+        return issued.authorized(partial(self._send_once, target, sending), sending.left_s)
+
+    def _send_once(self, target: bytes, sending: _Sending) -> Awaitable[Reply]:
+        server, own, request, invocation, _ = sending
+        return server.pool.request(
+            request.method,
+            target,
+            (*own.headers(invocation.principal), *request.headers),
+            request.body,
+            more=invocation.headers,
+            timeout_s=sending.left_s,
+            max_body=self._max_response_bytes,
+        )
+
+    async def _look(self, server: Server, timeout_s: float) -> Reply:
+        """What the API answers at its base URL, to nobody in particular. Raises TransportError."""
+        ask = partial(server.pool.request, target=server.target(""), headers=(USER_AGENT,), body=b"")
+        reply = await ask(LOOK.method, timeout_s=timeout_s, max_body=MAX_LOOK)
+        if reply.status == NOT_IMPLEMENTED:
+            return await ask(b"GET", timeout_s=timeout_s, max_body=MAX_LOOK)
+        return reply
+
+    # The document.
+
+    async def list_tools(self) -> Listing:
+        """Reads the document if it has changed. Raises BACKEND_UNAVAILABLE, also for one that loses most tools."""
+        known = self._listing
+        fetched = await self._documents.read(None if known is None else self._version)
+        if fetched is None and known is not None:
+            return known
+        assert fetched is not None  # nothing was known
+        version = fetched.version
+        await self._check_pin(fetched)
+        reading = self._reader.read(fetched.text)
+        del fetched
+        note, listing = await reading
+        if known is not None and listing is not known and self._settings.pin is None:
+            _check_losses(known, listing)
+        self._note, self._listing, self._version = note, listing, version
+        return listing
+
+    async def _check_pin(self, fetched: Fetched) -> None:
+        pin = self._settings.pin
+        if pin is not None and (found := await asyncio.to_thread(_digest, fetched.text)) != pin:
+            raise unavailable(f"its document is not the one that is pinned, but {found}")
+
+    async def challenge_status(self, check_url: str) -> str:
+        """How a challenge of this backend stands; an API has no way to ask."""
+        return await self._exchange.challenge_status(check_url)
+
+    async def aclose(self) -> None:
+        """Refuses the calls that wait and closes every connection."""
+        await self._documents.aclose()
+        await self._credentials.aclose()
+        await self._exchange.aclose()
+
+
+def _documents(settings: OpenApiBackendSettings) -> Documents:
+    url = settings.document_url
+    if not url:
+        return DocumentFile(settings.document)
+    # The authorities of `tls` are those of the API: another server's document is trusted as the system does.
+    is_ours = Origin.parse(url) in map(Origin.parse, settings.addresses)
+    pool = Pool(
+        Origin.parse(url),
+        Limits(connections=2, connect_timeout_s=CONNECT_S),
+        open_ssl_context(settings, (url,)) if is_ours else None,
+    )
+    return DocumentUrl(url, document_headers(settings.document_auth), pool)
+
+
+def _check_losses(before: Listing, after: Listing) -> None:
+    """Raises BACKEND_UNAVAILABLE for a document without most of the tools: most often it is the wrong one."""
+    old, new = ({tool.tool for tool in listing.tools} for listing in (before, after))
+    lost = len(old - new)
+    if lost > MAY_VANISH * len(old):
+        raise unavailable(
+            f"its document has changed and lacks {lost} of {len(old)} tools, which all stay as they are; "
+            "to take it, restart, or pin it"
+        )
+
+
+def _digest(text: bytes) -> str:
+    return "sha256:" + hashlib.sha256(text).hexdigest()

@@ -1,0 +1,73 @@
+"""Calls of operations with the credentials they take: the codec of a document, and what only its backend knows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from gateway.backends.openapi_credentials import OpenApiCredentials
+from gateway.model import Invocation, Json, ToolResult
+from gateway.openapi.codec import OpenApiCodec, plan_of
+from gateway.transport import Reply, TransportError
+from gateway.wire import Answer, Headers, WireReply, WireRequest
+
+GONE = (404, 410)
+CREATED = (201, 202)  # answers whose Location is shown
+MASK = b"***"
+MAY_BE_DONE = "The service has nothing there. An earlier request of this call broke off and may have deleted it."
+
+
+class Deletion(WireRequest, frozen=True, kw_only=True):
+    """A request that is answered otherwise once it was done. `broken_off` are its sendings without an answer."""
+
+    broken_off: list[TransportError]
+
+
+class SecondReply(Reply, frozen=True):
+    """The reply to a request that may have been done before."""
+
+
+class OpenApiCalls(OpenApiCodec):
+    """The codec of one backend's calls."""
+
+    def __init__(self, credentials: OpenApiCredentials, origins: Sequence[str]) -> None:
+        super().__init__(origins)
+        self._credentials = credentials
+
+    def request_call(self, invocation: Invocation) -> WireRequest:
+        """Makes the request of a call, with all credentials but our own headers. Raises GatewayError."""
+        request = super().request_call(invocation)
+        request = self._credentials.apply(request, invocation, plan_of(invocation).access)
+        if request.method == b"DELETE" and invocation.idempotent:
+            method, path, headers, body = request.method, request.path, request.headers, request.body
+            return Deletion(method=method, path=path, headers=headers, body=body, broken_off=[])
+        return request
+
+    def in_query(self, invocation: Invocation) -> Sequence[str]:
+        """The credentials in the query of a call."""
+        return self._credentials.in_query(invocation, plan_of(invocation).access)
+
+    def decode_reply(self, reply: Answer, invocation: Invocation, document: Json) -> ToolResult:
+        """Reads an answer; raises as `CallCodec.decode_reply`."""
+        result = super().decode_reply(self._masked(reply, invocation), invocation, document)
+        if isinstance(reply, SecondReply) and reply.status in GONE and result.failure is not None:
+            return ToolResult(failure=replace(result.failure, message=MAY_BE_DONE, outcome="unknown"))
+        return result
+
+    def _masked(self, reply: Answer, invocation: Invocation) -> Answer:
+        """A reply that is shown to callers in part, without what of our own credentials the service repeats in it."""
+        plan, status = plan_of(invocation), reply.status
+        if status < 300 and status not in CREATED and plan.method != "HEAD" and not plan.answers.headers:
+            return reply
+        secrets = self._credentials.secrets(invocation, plan.access)
+        headers: Headers = tuple((name, _without(value, secrets)) for name, value in reply.headers)
+        body = _without(reply.body, secrets) if status >= 300 else reply.body
+        return WireReply(status=status, headers=headers, body=body)
+
+
+def _without(text: bytes, secrets: Sequence[bytes]) -> bytes:
+    for secret in secrets:
+        if secret in text:
+            text = text.replace(secret, MASK)
+    return text

@@ -1,0 +1,243 @@
+"""The credentials of calls to an HTTP API: the gateway's own and those that callers lend, each in its place.
+
+A request has one Cookie header, whatever cookies come together in it (RFC 6265, section 5.4). What stands in a target
+is a secret from here on: no target is logged or quoted anywhere.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+from urllib.parse import quote, unquote_plus
+
+from msgspec.structs import replace
+
+from gateway.backends.credentials import Credentials, Minted
+from gateway.backends.oauth import ClientCredentials
+from gateway.backends.server import USER_AGENT
+from gateway.errors import ErrorCode, GatewayError
+from gateway.model import CallContext, Invocation
+from gateway.openapi.plan import Access, Key, Lent
+from gateway.settings import BearerAuthSettings, HeaderAuthSettings, JwtAuthSettings, OAuthAuthSettings
+from gateway.settings.openapi_auth import (
+    BasicAuthSettings,
+    LoginSettings,
+    OneCredential,
+    OpenApiAuthSettings,
+    PlacedKeyAuthSettings,
+    SchemesAuthSettings,
+)
+from gateway.wire import Headers, WireRequest
+
+COOKIE = b"cookie"
+AUTHORIZATION = b"authorization"
+SENDABLE = re.compile(r"[\x20-\x7e]+")  # of a lent token in a header: no end of a line, and no letters beyond ASCII
+COOKIE_OCTETS = "!#$%&'()*+-./:<=>?@[]^_`{|}~"  # RFC 6265, section 4.1.1, beside letters and digits
+SHORTEST_SECRET = 8  # characters; shorter ones may stand in any text by chance
+WHOLE = ""  # the name of the one credential of a backend that has not several
+
+
+class Placed(NamedTuple):
+    """Credentials where they go: headers, parts of a query, parts of the Cookie header."""
+
+    headers: Headers = ()
+    query: tuple[str, ...] = ()
+    cookies: tuple[str, ...] = ()
+
+    def beside(self, other: Placed) -> Placed:
+        """Both."""
+        return Placed(self.headers + other.headers, self.query + other.query, self.cookies + other.cookies)
+
+
+class Own(NamedTuple):
+    """What the gateway sends of its own with the calls of an operation; at most one of the latter two is set.
+
+    `headers` of `placed` begin with our User-Agent.
+    """
+
+    placed: Placed
+    signed: Minted | None = None
+    issued: ClientCredentials | None = None
+
+    def headers(self, principal: str) -> Headers:
+        """The headers of a request, with a token that is made or was issued for it."""
+        return (*self.placed.headers, *self.token(principal))
+
+    def token(self, principal: str) -> Headers:
+        """The header with a token that is made, or was issued; empty if there is none."""
+        token: Credentials | None = self.issued or self.signed
+        return () if token is None else token(principal)
+
+
+class OpenApiCredentials:
+    """Those of one backend."""
+
+    def __init__(self, backend: str, auth: OpenApiAuthSettings | None, tokens: Credentials) -> None:
+        """`tokens` are those of an `auth` that has them made or issued, for all of the backend."""
+        settings: Mapping[str, OneCredential] = {}
+        if isinstance(auth, SchemesAuthSettings):
+            settings = auth.schemes
+        elif auth is not None:
+            settings = {WHOLE: auth}
+        self._sources = {name: _source(backend, one) for name, one in settings.items()}
+        if isinstance(tokens, Minted | ClientCredentials):
+            self._sources[WHOLE] = tokens
+        self._own: dict[tuple[tuple[str, ...] | None, tuple[Key, ...]], Own] = {}
+        self._secrets = tuple(secret for one in settings.values() for secret in _secrets(one))
+
+    def own(self, access: Access) -> Own:
+        """What the gateway sends of its own."""
+        own = self._own.get((access.schemes, access.keys))
+        if own is None:
+            own = self._own[access.schemes, access.keys] = self._joined(access)
+        return own
+
+    def _joined(self, access: Access) -> Own:
+        placed, signed, issued = Placed((USER_AGENT,)), None, None
+        for name in (WHOLE,) if access.schemes is None else access.schemes:
+            match self._sources.get(name):
+                case Placed() as fixed:
+                    placed = placed.beside(fixed)
+                case str() as key:
+                    for place in access.keys:
+                        if place.scheme == name:
+                            placed = placed.beside(_placed(place.where, place.name, key))
+                case Minted() as tokens:
+                    signed = tokens
+                case ClientCredentials() as tokens:
+                    issued = tokens
+        return Own(placed, signed, issued)
+
+    def apply(self, request: WireRequest, invocation: Invocation, access: Access) -> WireRequest:
+        """The request with all credentials but our own headers. Raises GatewayError: nothing was sent."""
+        own = self.own(access).placed
+        if not (access.lent or own.query or own.cookies):
+            return request
+        lent = _lent(access.lent, invocation.context)
+        query, cookies = own.query + lent.query, own.cookies + lent.cookies
+        path = with_query(request.path, query) if query else request.path
+        headers = _with_cookies(request.headers, cookies) if cookies else request.headers
+        return replace(request, path=path, headers=(*headers, *lent.headers))
+
+    def in_query(self, invocation: Invocation, access: Access) -> Sequence[str]:
+        """The parts of a query that are credentials of a call."""
+        return self.own(access).placed.query + _lent(access.lent, invocation.context).query
+
+    def secrets(self, invocation: Invocation, access: Access) -> Sequence[bytes]:
+        """The credentials of a call, which must not come back in an answer, in every form in which they are sent."""
+        tokens = [value.rpartition(b" ")[2] for _, value in self.own(access).token(invocation.principal)]
+        lent = [value.encode() for value in invocation.context.secrets.values()]  # some are the route's
+        return [one for one in (*self._secrets, *tokens, *lent) if len(one) >= SHORTEST_SECRET]
+
+    async def aclose(self) -> None:
+        """Stops asking for tokens."""
+        for source in self._sources.values():
+            if isinstance(source, ClientCredentials):
+                await source.aclose()
+
+
+def _source(backend: str, auth: OneCredential) -> Placed | str | Minted | ClientCredentials:
+    """A credential in its place, a key that goes where the document says, or what makes or asks for tokens."""
+    match auth:
+        case BearerAuthSettings(bearer=token):
+            return Placed(_authorization(f"Bearer {token.get_secret_value()}"))
+        case BasicAuthSettings(basic=login):
+            return Placed(_authorization(f"Basic {_pair(login)}"))
+        case HeaderAuthSettings(header=own):
+            return _placed("header", own.name, own.value.get_secret_value())
+        case PlacedKeyAuthSettings(api_key=key):
+            if key.where is None or key.name is None:
+                return key.value.get_secret_value()
+            return _placed(key.where, key.name, key.value.get_secret_value())
+        case JwtAuthSettings(jwt=signing):
+            return Minted(signing)
+        case OAuthAuthSettings(oauth=client):
+            return ClientCredentials(backend, client)
+
+
+def document_headers(auth: BearerAuthSettings | BasicAuthSettings | HeaderAuthSettings | None) -> Headers:
+    """The headers that fetch a document."""
+    placed = None if auth is None else _source("", auth)
+    return placed.headers if isinstance(placed, Placed) else ()
+
+
+def _secrets(auth: OneCredential) -> Sequence[bytes]:
+    """A fixed credential in every form in which it is sent."""
+    match auth:
+        case BearerAuthSettings(bearer=token):
+            forms = [token.get_secret_value()]
+        case BasicAuthSettings(basic=login):
+            forms = [login.password.get_secret_value(), _pair(login)]
+        case HeaderAuthSettings(header=own):
+            forms = [own.value.get_secret_value()]
+        case PlacedKeyAuthSettings(api_key=key):
+            secret = key.value.get_secret_value()
+            forms = [secret, quote(secret, safe=""), quote(secret, safe=COOKIE_OCTETS)]
+        case _:
+            forms = []
+    return [form.encode() for form in dict.fromkeys(forms)]
+
+
+def _lent(lent: Sequence[Lent], context: CallContext) -> Placed:
+    """What a caller lends, in its places. Raises MISSING_REQUIREMENTS, INVALID_REQUEST."""
+    placed = Placed()
+    for one in lent:
+        what, offered = ("secret", context.secrets) if one.is_secret else ("token", context.tokens)
+        value = offered.get(one.id)
+        if not value:
+            raise GatewayError(ErrorCode.MISSING_REQUIREMENTS, f"The tool needs a {what} of {one.id} to run.")
+        if SENDABLE.fullmatch(value) is None or value != value.strip():
+            raise GatewayError(ErrorCode.INVALID_REQUEST, f"The {what} of {one.id} cannot be sent in a request.")
+        if one.where == "bearer":
+            placed = placed.beside(Placed(_authorization(f"Bearer {value}")))
+        else:
+            placed = placed.beside(_placed(one.where, one.name, value))
+    return placed
+
+
+def _placed(where: str, name: str, value: str) -> Placed:
+    if where == "query":
+        return Placed(query=(f"{quote(name, safe='')}={quote(value, safe='')}",))
+    if where == "cookie":
+        return Placed(cookies=(f"{name}={quote(value, safe=COOKIE_OCTETS)}",))
+    return Placed(((name.lower().encode(), value.encode()),))
+
+
+def _authorization(value: str) -> Headers:
+    return ((AUTHORIZATION, value.encode()),)
+
+
+def _pair(login: LoginSettings) -> str:
+    """User and password as RFC 7617 has them."""
+    return b64encode(f"{login.user}:{login.password.get_secret_value()}".encode()).decode()
+
+
+def with_query(path: str, parts: Sequence[str]) -> str:
+    """A path with these parts at the end of its query, each in the place of those with its name.
+
+    What an argument or a redirect says under the name of a key is never sent.
+    """
+    before, _, query = path.partition("?")
+    names = {_parameter(part) for part in parts}
+    kept = [part for part in query.split("&") if part and _parameter(part) not in names]
+    return f"{before}?{'&'.join((*kept, *parts))}"
+
+
+def _parameter(part: str) -> str:
+    return unquote_plus(part.partition("=")[0])
+
+
+def _with_cookies(headers: Headers, cookies: Sequence[str]) -> Headers:
+    """Headers whose one Cookie also has these; of one name the last counts."""
+    names = {part.partition("=")[0] for part in cookies}
+    before = [
+        part
+        for name, value in headers
+        if name == COOKIE
+        for part in value.decode("latin-1").split("; ")
+        if part.partition("=")[0] not in names
+    ]
+    joined = "; ".join((*before, *cookies)).encode("latin-1")
+    return (*(pair for pair in headers if pair[0] != COOKIE), (COOKIE, joined))

@@ -1,0 +1,163 @@
+"""Makes the tools of a document, as text, so that another process can do it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import islice
+
+import msgspec
+from msgspec import Raw
+
+from gateway.dialects.listings import MAX_SHOWN, Gathered, Summary
+from gateway.jsontext import encode
+from gateway.model import Rejected
+from gateway.naming import DefinitionError, published_name, tool_and_version
+from gateway.openapi.curation import chosen, tool_terms, unknown_tools
+from gateway.openapi.document import Document, DocumentError, read_document
+from gateway.openapi.inputs import input_of
+from gateway.openapi.names import description_of, tool_names, version_of
+from gateway.openapi.operations import Operation, OperationError, Outline, completed, outlines, rejected
+from gateway.openapi.outputs import output_of
+from gateway.openapi.plan import OperationTool, Plan
+from gateway.openapi.report import Fate, report_of
+from gateway.openapi.schemas import Converter
+from gateway.openapi.security import access_of, credential_names
+from gateway.openapi.terms import Terms
+
+MAX_OPERATIONS = 20_000  # of a document, chosen or not
+SHOWN = 10  # operations in a message
+NO_LIST = "It is chosen, but no list is made."
+SAFE = frozenset(("GET", "HEAD", "OPTIONS", "QUERY"))  # RFC 9110, 9.2.1
+KEYED = frozenset(("POST", "PATCH"))  # what an idempotency key makes repeatable
+
+decode_terms = msgspec.json.Decoder(Terms).decode
+decode_tools = msgspec.json.Decoder(list[OperationTool]).decode
+
+
+def read_operations(encoded_terms: bytes, text: bytes) -> tuple[bytes, ...]:
+    """Reads a document. Returns a Summary, then arrays of OperationTool, all of them JSON text."""
+    terms = decode_terms(encoded_terms)
+    gathered = Gathered(terms.bounds)
+    try:
+        document = read_document(text, terms.url, terms.server_variables, terms.folder)
+        found = _outlines(document, gathered)
+        names = tool_names([outline.operation for outline in found], terms)
+    except DocumentError as exc:
+        return (encode(Summary(failure=str(exc))),)
+    reasons = [chosen(outline.operation, terms) for outline in found]
+    if failure := _misfit(found, reasons, terms):
+        fates = [
+            Fate(outline.operation, None, reason or NO_LIST) for outline, reason in zip(found, reasons, strict=True)
+        ]
+        return (encode(Summary(failure=failure, report=_report(document, fates, terms, gathered))),)
+    maker = _Maker(document, terms, names)
+    fates = []
+    for outline, reason in zip(found, reasons, strict=True):
+        tool = maker.tool(outline, gathered) if reason is None else None
+        fates.append(Fate(outline.operation, tool, reason or "", maker.notes))
+    return gathered.encoded(f"OpenAPI {document.dialect}", report=_report(document, fates, terms, gathered))
+
+
+def _outlines(document: Document, gathered: Gathered) -> list[Outline]:
+    """All operations of a document; those that cannot be read are rejected. Raises DocumentError for too many."""
+    found: list[Outline] = []
+    for entry in outlines(document):
+        if isinstance(entry, Rejected):
+            gathered.rejected.append(entry)
+        else:
+            found.append(entry)
+        if len(found) + len(gathered.rejected) > MAX_OPERATIONS:
+            raise DocumentError(f"The document has more than {MAX_OPERATIONS} operations.")
+    return found
+
+
+def _misfit(found: Sequence[Outline], reasons: Sequence[str | None], terms: Terms) -> str:
+    """Why a document cannot be used as its operator wants; empty if it can.
+
+    What is said about an operation that is not there may have forbidden what another one now allows.
+    """
+    if unknown := list(islice(unknown_tools([outline.operation for outline in found], terms), SHOWN)):
+        return f"The configuration does not fit the document: {'; '.join(unknown)}."
+    wanted = [outline.operation for outline, reason in zip(found, reasons, strict=True) if reason is None]
+    if len(wanted) <= terms.max_operations:
+        return ""
+    first = ", ".join((operation.id or operation.place)[:MAX_SHOWN] for operation in wanted[:SHOWN])
+    return f"{len(wanted)} operations are chosen, and operations.max allows {terms.max_operations}. The first: {first}."
+
+
+def _report(document: Document, fates: Sequence[Fate], terms: Terms, gathered: Gathered) -> Raw:
+    return Raw(encode(report_of(document, fates, terms, rejected=len(gathered.rejected))))
+
+
+class _Maker:
+    """Makes tools of the operations of one document. `notes` are what an operator should know of the last one."""
+
+    def __init__(self, document: Document, terms: Terms, names: Mapping[str, str]) -> None:
+        self.notes: tuple[str, ...] = ()
+        self._document = document
+        self._terms = terms
+        self._names = names
+        self._converter = Converter(document)
+        self._version = terms.version or version_of(document.version)[0]
+
+    def tool(self, outline: Outline, gathered: Gathered) -> OperationTool | None:
+        """Makes a tool and gathers it; None for an operation that cannot be one, which is rejected."""
+        self.notes = ()
+        try:
+            tool = self._made(outline)
+        except (OperationError, DefinitionError) as exc:
+            gathered.rejected.append(rejected(outline.operation, str(exc)))
+        else:
+            return tool if gathered.take(tool) else None
+        return None
+
+    def _made(self, outline: Outline) -> OperationTool:
+        """Raises OperationError or DefinitionError for an operation that cannot be a tool."""
+        document, terms = self._document, self._terms
+        said = tool_terms(outline.operation, terms)
+        operation = completed(outline, document, terms)
+        access, requires, notes = access_of(operation, document, terms)
+        taken = credential_names(operation, document, terms)
+        taking = input_of(operation, self._converter, terms, said, taken)
+        giving = output_of(operation, self._converter, terms, said)
+        self.notes = (*notes, *taking.warnings, *giving.warnings)
+        named = tool_and_version(self._names[operation.place], self._version, terms.bounds.toolkit)
+        is_safe = operation.method in SAFE and not said.unsafe
+        key_header = terms.key_header if operation.method in KEYED else ""
+        plan = Plan(
+            method=operation.method,
+            path=operation.prefix + operation.template,
+            parameters=taking.parameters,
+            body=taking.body,
+            accept=giving.accept,
+            access=access,
+            answers=giving.answers,
+            is_safe=is_safe,
+            can_repeat=is_safe or bool(key_header) or _is_idempotent(operation),
+            key_header=key_header,
+            key_quoted=terms.key_quoted,
+        )
+        return OperationTool(
+            tool=named.tool,
+            version=named.version,
+            name=published_name(named.tool),
+            description=description_of(operation, said),
+            input_schema=taking.schema,
+            output_schema=giving.schema,
+            remote_id=operation.place,
+            requires=requires,
+            non_inferrable_parameters=taking.not_inferrable,
+            hints={"read_only": plan.is_safe, "idempotent": plan.can_repeat},
+            plan=plan,
+        )
+
+
+def _is_idempotent(operation: Operation) -> bool:
+    """Whether sending it twice does as much as once: PUT, unless the second would fail the condition of the first.
+
+    DELETE is not: the second one fails after the first has succeeded.
+    """
+    conditions = ("if-match", "if-unmodified-since")
+    return operation.method == "PUT" and not any(
+        parameter["in"] == "header" and parameter["name"].lower() in conditions for parameter in operation.parameters
+    )

@@ -1,0 +1,328 @@
+"""Calls of an API on the wire: credentials in their places, redirects, what is sent twice and what is shown."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from gateway.errors import ErrorCode
+from gateway.model import AuthorizationRequirement, Invocation, Requirements
+from gateway.openapi.plan import AnswerPlan, Key, Lent, Plan
+from tests.streams import Request, http_reply
+from tests.unit.backends.facing import refusal
+from tests.unit.backends.openapi_facing import (
+    GET,
+    OK,
+    api,
+    calling,
+    facing,
+    lending,
+    parameter,
+    with_access,
+)
+
+pytestmark = pytest.mark.anyio
+
+ASCII = "k3y&=/;%41-of-ours"
+IN_QUERY = {"api_key": {"in": "query", "name": "api+key", "value": ASCII}}
+IN_COOKIE = {"api_key": {"in": "cookie", "name": "sid", "value": "k3y/of=ours"}}
+COOKIE_PARAMETER = replace(GET, parameters=(parameter("theme", "cookie"), parameter("sid", "cookie")))
+TWO = {
+    "schemes": {
+        "A": {"api_key": {"in": "header", "name": "X-A", "value": "a-key"}},
+        "B": {"api_key": {"in": "query", "name": "b", "value": "b-key"}},
+        "C": {"api_key": {"value": "c-key"}},
+        "D": {"bearer": "d-token"},
+    }
+}
+
+# Settings of auth, access of the operation; then the target and the headers.
+PLACES: Mapping[str, tuple[Any, Mapping[str, Any], str, Mapping[str, str | None]]] = {
+    "bearer": ({"bearer": "t0k"}, {}, "/things", {"authorization": "Bearer t0k"}),
+    "basic": ({"basic": {"user": "ü", "password": "p:w"}}, {}, "/things", {"authorization": "Basic w7w6cDp3"}),
+    "a header": ({"header": {"name": "X-Own", "value": "k"}}, {}, "/things", {"x-own": "k", "authorization": None}),
+    "a key in a header": (
+        {"api_key": {"in": "header", "name": "X-Own", "value": "k"}},
+        {},
+        "/things",
+        {"x-own": "k", "authorization": None},
+    ),
+    "a key in the query": (IN_QUERY, {}, "/things?api%2Bkey=k3y%26%3D%2F%3B%2541-of-ours", {"cookie": None}),
+    "a key in a cookie": (IN_COOKIE, {}, "/things", {"cookie": "sid=k3y/of=ours"}),
+    "a key without a place": (
+        {"api_key": {"value": "k"}},
+        {"keys": (Key(where="query", name="q"),)},
+        "/things?q=k",
+        {"cookie": None},
+    ),
+    "53: none": (IN_QUERY, {"schemes": ()}, "/things", {"authorization": None}),
+    "52: two of several": (
+        TWO,
+        {"schemes": ("A", "B")},
+        "/things?b=b-key",
+        {"x-a": "a-key", "authorization": None},
+    ),
+    "52: others of several": (
+        TWO,
+        {"schemes": ("C", "D"), "keys": (Key(where="cookie", name="c", scheme="C"),)},
+        "/things",
+        {"x-a": None, "authorization": "Bearer d-token", "cookie": "c=c-key"},
+    ),
+    "54: a lent token": (
+        {"bearer": "t0k"},
+        {"schemes": (), "lent": (Lent(id="github"),)},
+        "/things",
+        {"authorization": "Bearer gho"},
+    ),
+    "54: a lent secret, and one of ours": (
+        {"bearer": "t0k"},
+        {"lent": (Lent(id="KEY", is_secret=True, where="query", name="key"),)},
+        "/things?key=s%201",
+        {"authorization": "Bearer t0k"},
+    ),
+    "54: lent to a cookie and a header": (
+        None,
+        {
+            "lent": (
+                Lent(id="KEY", is_secret=True, where="cookie", name="c"),
+                Lent(id="github", where="header", name="X-Tok"),
+            )
+        },
+        "/things",
+        {"authorization": None, "cookie": "c=s%201", "x-tok": "gho"},
+    ),
+}
+
+
+@pytest.mark.parametrize(("auth", "access", "target", "headers"), PLACES.values(), ids=PLACES)
+async def test_openapi_52_credentials_go_where_they_belong(
+    auth: Any, access: Mapping[str, Any], target: str, headers: Mapping[str, str | None]
+) -> None:
+    context = lending({"github": "gho"}, KEY="s 1")
+    async with api() as server, facing(server, auth=auth) as backend:
+        result = await backend.call(calling(with_access(GET, **access), context=context))
+        assert result.value == {"ok": True}
+        (request,) = server.requests
+        assert request.target == target
+        assert {name: request.header(name) for name in headers} == headers
+        assert request.header("user-agent") is not None
+
+
+async def test_openapi_36_all_cookies_are_in_one_header_and_those_of_keys_are_ours() -> None:
+    async with api() as server, facing(server, auth=IN_COOKIE) as backend:
+        await backend.call(calling(COOKIE_PARAMETER, {"theme": "dark", "sid": "forged"}))
+        cookies = [value for name, value in server.requests[0].headers if name == "cookie"]
+        assert cookies == ["theme=dark; sid=k3y/of=ours"]
+
+
+async def test_an_argument_never_stands_in_the_place_of_a_key() -> None:
+    plan = replace(GET, parameters=(parameter("api+key", "query"), parameter("x", "query")))
+    async with api() as server, facing(server, auth=IN_QUERY) as backend:
+        await backend.call(calling(plan, {"api+key": "forged", "x": "1"}))
+        assert server.targets == ["/things?x=1&api%2Bkey=k3y%26%3D%2F%3B%2541-of-ours"]
+
+
+async def test_a_lent_credential_that_is_not_there_or_cannot_be_sent_is_refused_before_anything_is() -> None:
+    plan = with_access(GET, schemes=(), lent=(Lent(id="github"),))
+    async with api() as server, facing(server) as backend:
+        assert (await refusal(backend.call(calling(plan)))).code is ErrorCode.MISSING_REQUIREMENTS
+        for token in ("q\r\nx: y", "ä", " q", "q\x00"):
+            refused = await refusal(backend.call(calling(plan, context=lending({"github": token}))))
+            assert refused.code is ErrorCode.INVALID_REQUEST
+            assert token not in refused.message
+        assert server.requests == []
+
+
+# Refusals of credentials.
+
+
+def needing(plan: Plan, **more: Any) -> Invocation:
+    """A call of a tool that needs a token of GitHub, with one."""
+    plan = replace(plan, access=replace(plan.access, schemes=(), lent=(Lent(id="github"),)))
+    invocation = calling(plan, context=lending({"github": "gho_expired"}), **more)
+    needs = Requirements(authorization=(AuthorizationRequirement(id="github", scopes=("repo",)),))
+    return replace(invocation, tool=replace(invocation.tool, requires=needs))
+
+
+async def test_openapi_43_a_refused_token_of_a_caller_is_asked_for_where_that_is_known() -> None:
+    refused = http_reply(401, {"message": "Bad credentials"})
+    scoped = http_reply(403, b"", www_authenticate='Bearer error="insufficient_scope", scope="repo admin"')
+    urls = {"github": "https://github.example/authorize"}
+    async with api() as server, facing(server, auth={"bearer": "t0k-of-ours"}) as backend:
+        server.answer = lambda request: refused
+        error = await refusal(backend.call(needing(GET, authorization_urls=urls)))
+        asked = {"id": "github", "url": urls["github"], "scopes": ["repo"]}
+        assert (error.code, error.missing) == (ErrorCode.MISSING_REQUIREMENTS, {"authorization": [asked]})
+        failure = (await backend.call(needing(GET))).failure
+        assert failure is not None
+        assert not failure.can_retry
+        server.answer = lambda request: scoped
+        error = await refusal(backend.call(needing(GET, authorization_urls=urls)))
+        assert error.missing == {"authorization": [asked | {"scopes": ["repo", "admin"]}]}
+        server.answer = lambda request: refused
+        assert (await refusal(backend.call(calling(GET)))).code is ErrorCode.BACKEND_UNAVAILABLE
+
+
+async def test_openapi_43_a_token_that_was_issued_is_renewed_once_it_is_refused() -> None:
+    issued: list[str] = []
+
+    def answer(request: Request) -> bytes:
+        if request.target == "/token":
+            issued.append(f"token-{len(issued)}")
+            return http_reply(200, {"access_token": issued[-1], "token_type": "bearer"})
+        if request.target.startswith("/moved"):
+            return http_reply(307, b"", location="/things")
+        return OK if request.header("authorization") == "Bearer " + issued[-1] else http_reply(401, b"")
+
+    async with api(answer) as server:
+        oauth = {"oauth": {"token_url": server.url + "/token", "client_id": "c", "client_secret": "s"}}
+        for auth, access in ((oauth, {}), ({"schemes": {"O": oauth}}, {"schemes": ("O",)})):
+            issued.clear()
+            async with facing(server, auth=auth) as backend:
+                moved = replace(GET, path="/moved")
+                assert (await backend.call(calling(with_access(moved, **access)))).value == {"ok": True}
+                assert issued == ["token-0"]
+                server.requests.clear()
+                assert (
+                    await refusal(backend.call(calling(with_access(GET, schemes=()))))
+                ).code == "backend_unavailable"
+                assert [request.header("authorization") for request in server.requests] == [None]
+
+
+# Redirects.
+
+
+def moving(*steps: str, status: int = 302) -> Callable[[Request], bytes]:
+    """An API whose paths lead from one step to the next; the last one answers."""
+
+    def answer(request: Request) -> bytes:
+        at = steps.index(request.target.partition("?")[0])
+        return OK if at + 1 == len(steps) else http_reply(status, b"", location=steps[at + 1])
+
+    return answer
+
+
+async def test_openapi_46_redirects_of_safe_requests_are_followed_three_times() -> None:
+    steps = ("/v1/things", "/v1/b", "/v1/c", "/v1/d")
+    async with api(moving(*steps)) as server, facing(server, "/v1", auth={"bearer": "t0k"}) as backend:
+        assert (await backend.call(calling(GET))).value == {"ok": True}
+        assert server.targets == list(steps)
+        assert {request.header("authorization") for request in server.requests} == {"Bearer t0k"}
+        server.answer = moving(*steps, "/v1/e")
+        failure = (await backend.call(calling(GET))).failure
+        assert failure is not None
+        assert failure.extras["status"] == 302
+        assert len(server.requests) == 4 + 4
+
+
+async def test_openapi_46_no_other_server_is_asked_and_nothing_that_acts_is_sent_again() -> None:
+    async with api() as other, api() as server, facing(server, "/v1", auth=IN_QUERY) as backend:
+        places = (other.url + "/v1/things", "/elsewhere", "/v1/%2e%2e/elsewhere")
+        for place in places:
+            server.answer = lambda request, place=place: http_reply(302, b"", location=place)  # type: ignore[misc]
+            assert (await backend.call(calling(GET))).failure is not None
+        for method in ("POST", "PUT", "DELETE", "PATCH"):
+            server.answer = lambda request: http_reply(307, b"", location="/v1/b")
+            assert (await backend.call(calling(replace(GET, method=method), idempotent=True))).failure is not None
+        assert (other.requests, len(server.requests)) == ([], len(places) + 4)
+
+
+async def test_a_key_in_the_query_goes_along_and_once() -> None:
+    def answer(request: Request) -> bytes:
+        if request.target.startswith("/things"):
+            return http_reply(302, b"", location="/moved?x=1&" + request.target.partition("?")[2])
+        return OK
+
+    async with api(answer) as server, facing(server, auth=IN_QUERY) as backend:
+        assert (await backend.call(calling(GET))).value == {"ok": True}
+        key = "api%2Bkey=k3y%26%3D%2F%3B%2541-of-ours"
+        assert server.targets == [f"/things?{key}", f"/moved?x=1&{key}"]
+
+
+async def test_a_deadline_holds_over_all_hops() -> None:
+    async with api(moving("/things", "/b", "/c")) as server, facing(server) as backend:
+        server.answer = lambda request: http_reply(302, b"", location="/b" if request.target != "/b" else "/c")
+        slow = server.answer
+
+        async def call() -> Any:
+            return await backend.call(calling(GET, timeout_s=0.2))
+
+        def answer(request: Request) -> bytes:
+            return slow(request) if request.target == "/things" else http_reply(200, b"", content_length="9")
+
+        server.answer = answer
+        failure = (await asyncio.wait_for(call(), 5)).failure
+        assert failure is not None
+        assert failure.outcome == "timeout"
+        assert server.targets == ["/things", "/b"]
+
+
+# What is sent twice.
+
+
+@pytest.mark.parametrize(
+    ("method", "idempotent", "runs"),
+    [("GET", True, 2), ("PUT", True, 2), ("POST", False, 1), ("DELETE", False, 1), ("PATCH", False, 1)],
+)
+async def test_openapi_47_what_was_cut_off_is_sent_again_if_it_may_be(method: str, idempotent: bool, runs: int) -> None:
+    async with api(lambda request: b"") as server, facing(server) as backend:
+        failure = (await backend.call(calling(replace(GET, method=method), idempotent=idempotent))).failure
+        assert failure is not None
+        assert (failure.outcome, len(server.requests)) == ("unknown", runs)
+
+
+async def test_openapi_47_a_key_tells_that_both_are_one_request() -> None:
+    plan = replace(GET, method="POST", key_header="Idempotency-Key", can_repeat=True)
+    answers = [b"", OK]
+    async with api(lambda request: answers.pop(0)) as server, facing(server) as backend:
+        assert (await backend.call(calling(plan, idempotent=True))).value == {"ok": True}
+        assert {request.header("idempotency-key") for request in server.requests} == {'"tg-1"'}
+        assert len(server.requests) == 2
+
+
+@pytest.mark.parametrize("status", [404, 410])
+async def test_openapi_47_what_is_gone_at_the_second_deletion_may_have_been_deleted(status: int) -> None:
+    plan = replace(GET, method="DELETE")
+    answers = [b"", http_reply(status, b""), http_reply(status, b""), b"", http_reply(409, b"")]
+    async with api(lambda request: answers.pop(0)) as server, facing(server) as backend:
+        failures = [(await backend.call(calling(plan, idempotent=True))).failure for _ in range(3)]
+        assert [failure and failure.outcome for failure in failures] == ["unknown", "tool_error", "tool_error"]
+        assert failures[0] is not None
+        assert "may have deleted it" in failures[0].message
+        assert len(server.requests) == 5
+
+
+# What is shown.
+
+
+async def test_openapi_52_55_no_key_of_ours_is_shown_logged_or_told(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    plan = replace(GET, answers=AnswerPlan(headers=("link",)))
+    encoded = "k3y%26%3D%2F%3B%2541-of-ours"
+    problem = {"title": f"No key {ASCII} here", "detail": f"see /things?api%2Bkey={encoded}"}
+    answers = [
+        http_reply(200, {"ok": True}, link=f"</things?api%2Bkey={encoded}&page=2>; rel=next"),
+        http_reply(400, problem),
+        http_reply(302, b"", location=f"http://other.example/?api%2Bkey={encoded}"),
+        http_reply(500, f"no {ASCII}".encode()),
+        b"",
+        http_reply(200, b"{", content_type="application/json"),
+        http_reply(401, problem),
+    ]
+    said: list[object] = []
+    async with api(lambda request: answers.pop(0)) as server, facing(server, auth=IN_QUERY) as backend:
+        while len(answers) > 1:
+            said.append(await backend.call(calling(plan)))
+        error = await refusal(backend.call(calling(plan)))
+        said += [error.message, error.detail, error.developer_message, repr(error)]
+        assert all(encoded in target for target in server.targets)
+    said += [vars(record) for record in caplog.records]
+    assert len(caplog.records) > 2
+    assert "***" in repr(said)
+    assert ASCII not in repr(said)
+    assert encoded not in repr(said)

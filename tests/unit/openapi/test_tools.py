@@ -1,0 +1,121 @@
+"""Documents as lists of tools: what a document becomes as a whole, and what the process that reads it is spared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from gateway.dialects.listings import Summary, decode_report, decode_summary
+from gateway.jsontext import encode
+from gateway.model import Rejected
+from gateway.offload.tasks import TASKS
+from gateway.openapi import tools
+from gateway.openapi.plan import OperationTool
+from gateway.openapi.terms import Match, ToolTerms
+from gateway.openapi.tools import decode_tools, read_operations
+from tests.unit.openapi.documents import root, terms
+
+ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "integer"}}
+PET = {"type": "object", "properties": {"name": {"type": "string"}, "mate": {"$ref": "#/components/schemas/Pet"}}}
+PATHS: dict[str, Any] = {
+    "/pets": {
+        "get": {"operationId": "listPets", "summary": "Lists pets.", "responses": {"200": {"description": ""}}},
+        "post": {
+            "operationId": "addPet",
+            "requestBody": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/Pet"}}}},
+        },
+        "put": {"parameters": [{"name": "If-Match", "in": "header", "schema": {"type": "string"}}]},
+    },
+    "/pets/{id}": {
+        "parameters": [ID],
+        "get": {"operationId": "getPet"},
+        "put": {"operationId": "setPet"},
+        "delete": {"operationId": "deletePet"},
+        "head": {"operationId": "$broken", "parameters": [{"name": "x", "in": "body"}]},
+    },
+}
+
+
+def read(paths: Mapping[str, Any], **said: Any) -> tuple[Summary, dict[str, OperationTool]]:
+    text = encode(root(paths, components={"schemas": {"Pet": PET}}))
+    first, *parts = read_operations(encode(terms(**{"methods": ("ALL", "HEAD"), **said})), text)
+    return decode_summary(first), {tool.tool: tool for part in parts for tool in decode_tools(part)}
+
+
+def test_operations_become_tools_with_plans_and_one_that_cannot_is_rejected_alone() -> None:
+    summary, found = read(PATHS)
+    assert summary.note == "OpenAPI 3.1"
+    assert summary.rejected == (Rejected(id="$broken", reason="Its parameter 'x' is in 'body', which is no place."),)
+    assert [(tool.id, tool.name, tool.remote_id) for tool in found.values()] == [
+        ("Shop.listPets@1.2.3", "Shop_listPets", "GET /pets"),
+        ("Shop.addPet@1.2.3", "Shop_addPet", "POST /pets"),
+        ("Shop.put_pets@1.2.3", "Shop_put_pets", "PUT /pets"),
+        ("Shop.getPet@1.2.3", "Shop_getPet", "GET /pets/{id}"),
+        ("Shop.setPet@1.2.3", "Shop_setPet", "PUT /pets/{id}"),
+        ("Shop.deletePet@1.2.3", "Shop_deletePet", "DELETE /pets/{id}"),
+    ]
+    assert found["Shop.getPet"].input_schema == {
+        "type": "object",
+        "properties": {"id": {"type": "integer"}},
+        "required": ["id"],
+        "additionalProperties": False,
+    }
+    assert found["Shop.listPets"].description == "Lists pets."
+    assert (found["Shop.getPet"].plan.method, found["Shop.getPet"].plan.path) == ("GET", "/pets/{id}")
+    report = decode_report(summary.report)
+    assert ("operations", "7: 6 tools, 0 left out, 1 that cannot be tools") in report.facts
+    assert TASKS["read_operations"] is read_operations
+
+
+def test_only_what_does_as_much_twice_as_once_may_be_repeated() -> None:
+    def promises(**said: Any) -> dict[str, tuple[bool, bool, str]]:
+        found = read(PATHS, **said)[1].values()
+        assert all(tool.hints == {"read_only": tool.plan.is_safe, "idempotent": tool.plan.can_repeat} for tool in found)
+        return {
+            tool.remote_id.partition("/")[0] + tool.plan.path: (
+                tool.plan.is_safe,
+                tool.plan.can_repeat,
+                tool.plan.key_header,
+            )
+            for tool in found
+        }
+
+    plain = {
+        "GET /pets": (True, True, ""),
+        "POST /pets": (False, False, ""),
+        "PUT /pets": (False, False, ""),
+        "GET /pets/{id}": (True, True, ""),
+        "PUT /pets/{id}": (False, True, ""),
+        "DELETE /pets/{id}": (False, False, ""),
+    }
+    assert promises() == plain
+    assert promises(key_header="Idempotency-Key") == {**plain, "POST /pets": (False, True, "Idempotency-Key")}
+    acts = {"listPets": ToolTerms(unsafe=True)}
+    assert promises(tools=acts) == {**plain, "GET /pets": (False, False, "")}
+
+
+def test_openapi_10_more_operations_than_may_be_tools_are_refused_with_their_number() -> None:
+    summary, found = read(PATHS, max_operations=2, include=(Match(path="/pets/*"),))
+    assert summary.failure == (
+        "4 operations are chosen, and operations.max allows 2. The first: getPet, setPet, deletePet, $broken."
+    )
+    assert not found
+    assert '# - {operation: "getPet"} # It is chosen, but no list is made.' in decode_report(summary.report).choices
+
+
+def test_openapi_16_terms_about_an_operation_that_is_not_there_are_refused() -> None:
+    summary, found = read(PATHS, tools={"listPet": ToolTerms(hide=("secret",))})
+    assert summary.failure.startswith("The configuration does not fit the document: tools names 'listPet', which is no")
+    assert not found
+
+
+def test_openapi_t21_a_document_without_operations_is_an_empty_list() -> None:
+    summary, found = read({})
+    assert (summary.failure, summary.rejected, found) == ("", (), {})
+
+
+def test_a_document_of_very_many_operations_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools, "MAX_OPERATIONS", 6)
+    assert read(PATHS)[0].failure == "The document has more than 6 operations."
