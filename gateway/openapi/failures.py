@@ -154,24 +154,17 @@ def _credential_refusal(reply: Answer, plan: Plan, invocation: Invocation) -> To
 
 
 def _ask_for(tokens: list[str], message: str, scopes: list[str], invocation: Invocation) -> ToolResult:
-    """Raises MISSING_REQUIREMENTS if it is known where the user grants access; else it is a failure."""
+    """Raises MISSING_REQUIREMENTS if it is known where the user grants access; else it is a failure.
+
+    Scopes stand in the message: no protocol of our callers has a place for them there.
+    """
+    if scopes:
+        message = words.cut(f"{message} It asks for: {' '.join(scopes)}.", words.MAX_MESSAGE)
     urls = invocation.authorization_urls
-    asked = []
-    for provider in tokens:
-        if provider in urls:
-            wanted = scopes or _declared(provider, invocation)
-            asked.append({"id": provider, "url": urls[provider]} | ({"scopes": wanted} if wanted else {}))
+    asked = [{"id": provider, "url": urls[provider]} for provider in tokens if provider in urls]
     if asked:
         raise GatewayError(ErrorCode.MISSING_REQUIREMENTS, message, missing={"authorization": asked})
-    if scopes:
-        message += f" It asks for: {' '.join(scopes)}."
-    return _failed(words.cut(message, words.MAX_MESSAGE))
-
-
-def _declared(provider: str, invocation: Invocation) -> list[str]:
-    """The scopes that the tool says it needs of a provider."""
-    needed = invocation.tool.requires.authorization
-    return next((list(each.scopes or ()) for each in needed if each.id == provider), [])
+    return _failed(message)
 
 
 # What is said.

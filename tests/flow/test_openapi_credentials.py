@@ -119,6 +119,7 @@ async def test_openapi_43_whose_credential_is_refused_decides_what_is_told(
         assert len(api.calls) == 1
         if code == "missing_requirements":
             assert answer.missing["authorization"][0]["url"] == CONNECT
+            assert ("It asks for: admin." in answer.message) is (status == 403)
         for text in ("of-ours", "of-ada"):
             assert text not in answer.body.decode()
 
