@@ -40,7 +40,8 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     JSON Schema of the arguments, unwrapped. `output_schema` None: the tool returns nothing; `{}`: anything.
     `remote_id` is what the tool server itself calls this version. `title` and `hints` are MCP's: a name to show, and
     what running it does (`read_only`, `destructive`, `idempotent`, `open_world`). `enforces_output`: no value that
-    breaks the output schema reaches a caller. The rest exists in the RFC only.
+    breaks the output schema reaches a caller. `is_checked`: its schemas were checked where they were made, and hold no
+    references. The rest exists in the RFC only.
     """
 
     tool: str
@@ -59,6 +60,7 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     title: str | None = None
     hints: Mapping[str, bool] = {}
     enforces_output: bool = False
+    is_checked: bool = False
 
     @property
     def id(self) -> str:

@@ -156,12 +156,18 @@ def sources(config: Config, backends: Mapping[str, Backend]) -> Sequence[Source]
             max_tools=settings.discovery.max_tools,
             max_schema_bytes=settings.discovery.max_schema_bytes,
             routes=ordered,
-            terms=settings.model_dump(exclude=OF_CALLS),
+            terms=_terms(settings),
             trusts_hints=_trusts_hints(settings),
             longest_name=config.mcp.max_name,
         )
         for name, settings in config.backends.items()
     ]
+
+
+def _terms(settings: BackendSettings) -> Mapping[str, object]:
+    """The settings that decide what a tool server lists, and what that means."""
+    names = type(settings).model_fields.keys() - OF_CALLS
+    return {"kind": type(settings)} | {name: getattr(settings, name) for name in names}
 
 
 def _trusts_hints(settings: BackendSettings) -> bool:

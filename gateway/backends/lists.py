@@ -25,7 +25,7 @@ LIST_MEMORY_BYTES = 384 * 1024 * 1024  # of the child: twice a list, and what is
 TURN_S = 0.005  # of decoding between two turns of the event loop
 MAX_LOGGED = 20  # warnings about names in one go
 
-Decode = Callable[[bytes], Sequence[ToolDefinition]]  # of a JSON array of tools
+Decode = Callable[[bytes], Sequence[ToolDefinition]]  # of one text after another of a list
 
 
 def bounds_of(backend: str, settings: BackendSettings, *, trust_meta: bool = False) -> listings.Bounds:
@@ -39,11 +39,16 @@ def bounds_of(backend: str, settings: BackendSettings, *, trust_meta: bool = Fal
     )
 
 
+def is_short(text: bytes) -> bool:
+    """Whether a list is read sooner than the child would be started."""
+    return len(text) <= SHORT_BYTES
+
+
 class ListReader:
     """Reads the lists of one backend with one of the child's tasks: a function of its bounds and of a text.
 
     A task that takes more than bounds is given `terms`, as JSON, in their place; one that makes more of a tool than a
-    ToolDefinition has a `decode` of its own. `short_bytes` is how long a text may be that a thread reads.
+    ToolDefinition has a `decoder` of its own for each list. `is_short`: a thread reads the text in some milliseconds.
     """
 
     def __init__(
@@ -55,16 +60,16 @@ class ListReader:
         *,
         trust_meta: bool = False,
         terms: bytes = b"",
-        decode: Decode = listings.decode_tools,
-        short_bytes: int = SHORT_BYTES,
+        decoder: Callable[[], Decode] = lambda: listings.decode_tools,
+        is_short: Callable[[bytes], bool] = is_short,
     ) -> None:
         self._read = read
         self._backend = backend
         self._offload = offload
         self._bounds = bounds_of(backend, settings, trust_meta=trust_meta)
         self._terms = terms
-        self._decode = decode
-        self._short_bytes = short_bytes
+        self._decoder = decoder
+        self._is_short = is_short
         self.report = bytes(listings.NO_REPORT)  # on the last list: a listings.Report, as text
         self._adapted: set[tuple[str, str]] = set()  # names that were warned of
         self._last: tuple[bytes, str, Listing] | None = None  # the digest of a list, and what was read
@@ -98,7 +103,7 @@ class ListReader:
 
     async def _read_apart(self, terms: bytes, text: bytes) -> tuple[bytes, ...]:
         """Reads a list in a thread if it is short, else in the child. Raises BACKEND_UNAVAILABLE."""
-        if len(text) <= self._short_bytes:
+        if self._is_short(text):
             return await asyncio.to_thread(self._read, terms, text)
         try:
             running = self._offload.run(
@@ -115,9 +120,10 @@ class ListReader:
         """Decodes arrays of tools, and gives way to the event loop in between."""
         loop = asyncio.get_running_loop()
         tools: list[ToolDefinition] = []
+        decode = self._decoder()
         until = loop.time() + TURN_S
         for part in parts:
-            tools += self._decode(part)
+            tools += decode(part)
             if loop.time() >= until:
                 await asyncio.sleep(0)
                 until = loop.time() + TURN_S

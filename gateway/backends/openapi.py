@@ -23,7 +23,7 @@ from gateway.errors import unavailable
 from gateway.jsontext import encode
 from gateway.model import Invocation, Listing, ToolResult
 from gateway.openapi.codec import plan_of
-from gateway.openapi.tools import decode_tools, read_operations
+from gateway.openapi.tools import decoder, read_operations
 from gateway.ports import Backend
 from gateway.settings.openapi import OpenApiBackendSettings
 from gateway.transport import Limits, Origin, Pool, Reply, TransportError
@@ -34,6 +34,7 @@ CONNECT_S = 10.0  # for a document; nobody waits for it
 SAFE = (b"GET", b"HEAD")  # requests that follow redirects
 NOT_IMPLEMENTED = 501  # a server that has no HEAD (RFC 9110, section 9.1, demands it)
 MAX_LOOK = 64 * 1024  # bytes of the answer to a GET in its place; a longer one is an answer, too
+SHORT_BYTES = 16 * 1024  # of a document that a thread reads
 MAY_VANISH = 0.5  # of the tools of a document, at once
 
 
@@ -68,7 +69,9 @@ class OpenApiBackend:
         self._calls = OpenApiCalls(self._credentials, origins)
         self._documents = _documents(settings)
         terms = encode(terms_of(settings, name))
-        self._reader = ListReader(read_operations, name, settings, context.lists, terms=terms, decode=decode_tools)
+        self._reader = ListReader(
+            read_operations, name, settings, context.lists, terms=terms, decoder=decoder, is_short=_is_short
+        )
         self._note = ""
         self._listing: Listing | None = None
         self._version: object = None  # of the document that the listing was read from
@@ -181,6 +184,11 @@ class OpenApiBackend:
         await self._documents.aclose()
         await self._credentials.aclose()
         await self._exchange.aclose()
+
+
+def _is_short(text: bytes) -> bool:
+    """Whether a document is read in some milliseconds, whatever it holds; patterns may take 50 ms each."""
+    return len(text) <= SHORT_BYTES and b"pattern" not in text
 
 
 def _documents(settings: OpenApiBackendSettings) -> Documents:

@@ -120,8 +120,8 @@ class Gathered:
         self._bytes = self._values = 0
         self.rejected: list[Rejected] = []
 
-    def take(self, definition: ToolDefinition) -> bool:
-        """Adds a tool, or says why not."""
+    def take(self, definition: ToolDefinition, encode_short: Callable[[ToolDefinition], bytes] | None = None) -> bool:
+        """Adds a tool, or says why not. `encode_short` writes it in another way, once it keeps the bounds."""
         text = encode(definition)
         values = most_values(text)
         reason = too_large(definition, len(text), self.bounds.max_schema_bytes)
@@ -133,6 +133,7 @@ class Gathered:
             self.reject(definition.id, reason)
             return False
         self._bytes, self._values = self._bytes + len(text), self._values + values
+        text = text if encode_short is None else encode_short(definition)
         self._tools.append((definition.id, definition.remote_id, text))
         return True
 
@@ -183,20 +184,23 @@ class Gathered:
         report: Raw = NO_REPORT,
     ) -> tuple[bytes, ...]:
         """A Summary, then arrays of ToolDefinition, all of them JSON text."""
-        return encode(Summary(note, tuple(self.rejected), adapted, fresh_s=fresh_s, report=report)), *self._parts()
+        return encode(Summary(note, tuple(self.rejected), adapted, fresh_s=fresh_s, report=report)), *joined(
+            text for _, _, text in self._tools
+        )
 
-    def _parts(self) -> Iterator[bytes]:
-        """JSON arrays of tools, each short or of one tool."""
-        part: list[bytes] = []
-        size = 0
-        for _, _, text in self._tools:
-            if part and size + len(text) > PART_BYTES:
-                yield b"[%b]" % b",".join(part)
-                part, size = [], 0
-            part.append(text)
-            size += len(text)
-        if part:
+
+def joined(texts: Iterable[bytes]) -> Iterator[bytes]:
+    """JSON arrays of texts, each short or of one text."""
+    part: list[bytes] = []
+    size = 0
+    for text in texts:
+        if part and size + len(text) > PART_BYTES:
             yield b"[%b]" % b",".join(part)
+            part, size = [], 0
+        part.append(text)
+        size += len(text)
+    if part:
+        yield b"[%b]" % b",".join(part)
 
 
 def most_values(text: bytes) -> int:

@@ -154,15 +154,13 @@ def _credential_refusal(reply: Answer, plan: Plan, invocation: Invocation) -> To
 
 
 def _ask_for(tokens: list[str], message: str, scopes: list[str], invocation: Invocation) -> ToolResult:
-    """Raises MISSING_REQUIREMENTS if it is known where the user grants access; else it is a failure.
-
-    Scopes stand in the message: no protocol of our callers has a place for them there.
-    """
-    if scopes:
-        message = words.cut(f"{message} It asks for: {' '.join(scopes)}.", words.MAX_MESSAGE)
+    """Raises MISSING_REQUIREMENTS if it is known where the user grants access; else it is a failure."""
     urls = invocation.authorization_urls
-    asked = [{"id": provider, "url": urls[provider]} for provider in tokens if provider in urls]
-    if asked:
+    if scopes:
+        message += f" It asks for: {' '.join(scopes)}."
+    message = words.cut(message, words.MAX_MESSAGE)
+    # No more than protocols have: the scopes of each provider stand in the definition of the tool.
+    if asked := [{"id": provider, "url": urls[provider]} for provider in tokens if provider in urls]:
         raise GatewayError(ErrorCode.MISSING_REQUIREMENTS, message, missing={"authorization": asked})
     return _failed(message)
 

@@ -165,13 +165,14 @@ def _check_template(path: str) -> None:
     if not path.startswith("/"):
         raise OperationError("Its path does not begin with '/'.")
     rest = PLACEHOLDER.sub("x", path)
-    if any(character in rest for character in "{}?#\\") or not rest.isprintable():
-        raise OperationError("Its path has a character that no path may have.")
+    if wrong := next((one for one in rest if one in "{}?#\\" or not one.isprintable()), ""):
+        raise OperationError(f"Its path has the character {wrong!r}, which no path may have.")
     segments = rest.replace("%2e", ".").replace("%2E", ".").split("/")[1:]
     if any(segment in (".", "..") for segment in segments) or "" in segments[:-1]:
         raise OperationError("Its path has an empty segment, '.' or '..'.")
-    if wrong := next((name for name in PLACEHOLDER.findall(path) if not name or NO_NAME.fullmatch(name)), None):
-        raise OperationError(f"Its path has {{{wrong[:MAX_SHOWN]}}}, which is not of OpenAPI.")
+    for name in PLACEHOLDER.findall(path):
+        if not name or NO_NAME.fullmatch(name):
+            raise OperationError(f"Its path has {{{name[:MAX_SHOWN]}}}, which is not of OpenAPI.")
 
 
 def _prefix(document: Document, terms: Terms, node: JsonObject, path_node: JsonObject) -> str:

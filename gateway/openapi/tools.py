@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 
 import msgspec
 from msgspec import Raw
+from msgspec.structs import replace
 
 from gateway.dialects.listings import MAX_SHOWN, Gathered, Summary
 from gateway.jsontext import encode
-from gateway.model import Rejected
+from gateway.model import Rejected, ToolDefinition
 from gateway.naming import DefinitionError, published_name, tool_and_version
 from gateway.openapi.curation import chosen, tool_terms, unknown_tools
 from gateway.openapi.document import Document, DocumentError, read_document
+from gateway.openapi.inlining import Inliner
 from gateway.openapi.inputs import input_of
 from gateway.openapi.names import description_of, tool_names, version_of
 from gateway.openapi.operations import Operation, OperationError, Outline, completed, outlines, rejected
@@ -22,7 +24,9 @@ from gateway.openapi.plan import OperationTool, Plan
 from gateway.openapi.report import Fate, report_of
 from gateway.openapi.schemas import Converter
 from gateway.openapi.security import access_of, credential_names
+from gateway.openapi.sharing import Parts, Restorer
 from gateway.openapi.terms import Terms
+from gateway.schemas import SchemaError, compile_input, is_json_schema
 
 MAX_OPERATIONS = 20_000  # of a document, chosen or not
 SHOWN = 10  # operations in a message
@@ -31,11 +35,15 @@ SAFE = frozenset(("GET", "HEAD", "OPTIONS", "QUERY"))  # RFC 9110, 9.2.1
 KEYED = frozenset(("POST", "PATCH"))  # what an idempotency key makes repeatable
 
 decode_terms = msgspec.json.Decoder(Terms).decode
-decode_tools = msgspec.json.Decoder(list[OperationTool]).decode
+
+
+def decoder() -> Callable[[bytes], Sequence[OperationTool]]:
+    """A function that makes tools of one text after another of a list."""
+    return Restorer().tools
 
 
 def read_operations(encoded_terms: bytes, text: bytes) -> tuple[bytes, ...]:
-    """Reads a document. Returns a Summary, then arrays of OperationTool, all of them JSON text."""
+    """Reads a document. Returns a Summary, then what `decoder` reads, all of them JSON text."""
     terms = decode_terms(encoded_terms)
     gathered = Gathered(terms.bounds)
     try:
@@ -55,7 +63,8 @@ def read_operations(encoded_terms: bytes, text: bytes) -> tuple[bytes, ...]:
     for outline, reason in zip(found, reasons, strict=True):
         tool = maker.tool(outline, gathered) if reason is None else None
         fates.append(Fate(outline.operation, tool, reason or "", maker.notes))
-    return gathered.encoded(f"OpenAPI {document.dialect}", report=_report(document, fates, terms, gathered))
+    first, *rest = gathered.encoded(f"OpenAPI {document.dialect}", report=_report(document, fates, terms, gathered))
+    return first, *maker.parts.encoded(), *rest
 
 
 def _outlines(document: Document, gathered: Gathered) -> list[Outline]:
@@ -90,26 +99,53 @@ def _report(document: Document, fates: Sequence[Fate], terms: Terms, gathered: G
 
 
 class _Maker:
-    """Makes tools of the operations of one document. `notes` are what an operator should know of the last one."""
+    """Makes tools of the operations of one document, whose schemas have `parts` in common.
+
+    `notes` are what an operator should know of the last one.
+    """
 
     def __init__(self, document: Document, terms: Terms, names: Mapping[str, str]) -> None:
         self.notes: tuple[str, ...] = ()
+        self.parts = Parts()
         self._document = document
         self._terms = terms
         self._names = names
         self._converter = Converter(document)
+        self._inliner = Inliner(terms.bounds.max_schema_bytes)
         self._version = terms.version or version_of(document.version)[0]
 
     def tool(self, outline: Outline, gathered: Gathered) -> OperationTool | None:
         """Makes a tool and gathers it; None for an operation that cannot be one, which is rejected."""
         self.notes = ()
         try:
-            tool = self._made(outline)
+            tool = self._checked(self._made(outline))
         except (OperationError, DefinitionError) as exc:
             gathered.rejected.append(rejected(outline.operation, str(exc)))
         else:
-            return tool if gathered.take(tool) else None
+            return tool if gathered.take(tool, self._encoded) else None
         return None
+
+    def _encoded(self, tool: ToolDefinition) -> bytes:
+        assert isinstance(tool, OperationTool)
+        return encode(self.parts.shortened(tool))
+
+    def _checked(self, tool: OperationTool) -> OperationTool:
+        """The tool with schemas that are checked and hold no references, if it can be; others are checked later.
+
+        Raises OperationError for an input schema that cannot be used.
+        """
+        taken = self._inliner.inlined(tool.input_schema)
+        given = tool.output_schema and self._inliner.inlined(tool.output_schema)
+        if taken is None or (given is None and tool.output_schema is not None):
+            return tool
+        try:
+            compile_input(taken)
+        except SchemaError as exc:
+            raise OperationError(f"Its input schema cannot be used. {exc.reason}") from exc
+        if given and not is_json_schema(given):
+            self.notes += ("Its output schema cannot be used.",)
+            given = {}
+        return replace(tool, input_schema=taken, output_schema=given, is_checked=True)
 
     def _made(self, outline: Outline) -> OperationTool:
         """Raises OperationError or DefinitionError for an operation that cannot be a tool."""

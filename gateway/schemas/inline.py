@@ -19,7 +19,7 @@ MAX_ADDED_BYTES = 1024 * 1024  # by what is repeated: 1,000 references to one lo
 MAX_DEPTH = 60  # schemas one inside the other in the result; a value is at most 64 deep
 
 # Keywords that only describe: beside a `$ref` they replace those of its target (2020-12 core, 7.7.1.1).
-_ANNOTATIONS = frozenset(
+ANNOTATIONS = frozenset(
     {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment"}
 )
 _ABOUT_THE_DOCUMENT = ("$schema", "$id", *DEFINITIONS)
@@ -101,7 +101,7 @@ class _Inliner:
             self._count(schema["$ref"], target)
         target = self._copy(target, depth + 1)
         siblings = {} if self._document.ref_alone else {key: schema[key] for key in schema if key != "$ref"}
-        if isinstance(target, dict) and siblings.keys() <= _ANNOTATIONS:
+        if isinstance(target, dict) and siblings.keys() <= ANNOTATIONS:
             return {**target, **siblings}
         siblings = self._with_inlined_parts(siblings, depth)
         return {**siblings, "allOf": [*siblings.get("allOf", ()), target]}

@@ -227,10 +227,8 @@ def test_openapi_43_the_token_of_a_caller_is_asked_for_anew() -> None:
     assert found.code is ErrorCode.MISSING_REQUIREMENTS
     assert found.missing == {"authorization": [challenge]}
     found = refusal(answer(403, b"", None, www_authenticate=SCOPED), TOKEN, **URLS)
-    assert (found.missing, found.message.rpartition(". ")[2]) == (
-        {"authorization": [challenge]},
-        "It asks for: repo:write admin.",
-    )
+    assert found.missing == {"authorization": [challenge]}
+    assert found.message.endswith("It asks for: repo:write admin.")
 
 
 def test_openapi_43_without_a_place_to_ask_for_it_the_call_fails() -> None:

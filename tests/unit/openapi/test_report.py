@@ -10,7 +10,7 @@ import yaml
 from gateway.config import read
 from gateway.dialects.listings import Group, Report, decode_report, decode_summary
 from gateway.jsontext import encode
-from gateway.openapi.tools import decode_tools, read_operations
+from gateway.openapi.tools import decoder, read_operations
 from tests.unit.openapi.documents import root, terms
 
 TENANT = {"name": "X-Tenant", "in": "header", "required": True, "schema": {"type": "string"}}
@@ -38,7 +38,8 @@ def reported(**said: Any) -> tuple[Report, set[str]]:
     """The report on the document, and the names of its tools."""
     text = encode(root(PATHS, components={"securitySchemes": SCHEMES}, webhooks={"sold": {}}))
     first, *parts = read_operations(encode(terms(**said)), text)
-    return decode_report(decode_summary(first).report), {tool.name for part in parts for tool in decode_tools(part)}
+    decode = decoder()
+    return decode_report(decode_summary(first).report), {tool.name for part in parts for tool in decode(part)}
 
 
 def test_openapi_57_what_became_of_each_operation_adds_up() -> None:

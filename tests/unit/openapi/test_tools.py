@@ -14,7 +14,7 @@ from gateway.offload.tasks import TASKS
 from gateway.openapi import tools
 from gateway.openapi.plan import OperationTool
 from gateway.openapi.terms import Match, ToolTerms
-from gateway.openapi.tools import decode_tools, read_operations
+from gateway.openapi.tools import decoder, read_operations
 from tests.unit.openapi.documents import root, terms
 
 ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "integer"}}
@@ -41,7 +41,8 @@ PATHS: dict[str, Any] = {
 def read(paths: Mapping[str, Any], **said: Any) -> tuple[Summary, dict[str, OperationTool]]:
     text = encode(root(paths, components={"schemas": {"Pet": PET}}))
     first, *parts = read_operations(encode(terms(**{"methods": ("ALL", "HEAD"), **said})), text)
-    return decode_summary(first), {tool.tool: tool for part in parts for tool in decode_tools(part)}
+    decode = decoder()
+    return decode_summary(first), {tool.tool: tool for part in parts for tool in decode(part)}
 
 
 def test_operations_become_tools_with_plans_and_one_that_cannot_is_rejected_alone() -> None:
