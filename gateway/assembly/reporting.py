@@ -61,6 +61,8 @@ def readings(
         yield Reading(families.IN_FLIGHT, (name,), float(admitted.in_flight))
         yield Reading(families.BREAKER, (name,), BREAKERS[admitted.breaker])
         yield Reading(families.TOOLS_SHUT, (name,), float(admitted.tools_shut))
+        for replica in admitted.replicas:
+            yield Reading(families.REPLICA_UP, (name, replica.name), float(replica.breaker.state == "closed"))
 
 
 def details(setup: Setup, state: State, issuers: Mapping[str, IssuerStatus]) -> JsonObject:
@@ -68,13 +70,24 @@ def details(setup: Setup, state: State, issuers: Mapping[str, IssuerStatus]) -> 
     return {
         "state": _state_details(state),
         "issuers": {name: issuer.as_json() for name, issuer in issuers.items()},
-        "backends": {
-            name: {"dialect": backend.dialect}
-            | setup.catalogue.status(name).as_json()
-            | setup.admissions[name].as_json()
-            for name, backend in setup.backends.items()
-        },
+        "backends": _backend_details(setup, state),
     }
+
+
+def _backend_details(setup: Setup, state: State) -> JsonObject:
+    """Each backend, which is up if its tools could be listed and a replica of it takes calls."""
+    found: JsonObject = {}
+    pending = state.pending()
+    for name, backend in setup.backends.items():
+        status, admitted = setup.catalogue.status(name), setup.admissions[name]
+        about: JsonObject = {"dialect": backend.dialect} | status.as_json() | admitted.as_json()
+        about["up"] = status.up and admitted.breaker != "open"
+        if backend.deferred:
+            about["pending"] = pending[name]
+            if backend.stream_up is not None:
+                about["stream_up"] = backend.stream_up
+        found[name] = about
+    return found
 
 
 def _state_details(state: State) -> JsonObject:

@@ -76,15 +76,15 @@ class ListReader:
 
     def take_over(self, before: ListReader) -> None:
         """Takes the last list of the reader that it replaces, whose terms are the same."""
-        self._last, self._adapted = before._last, before._adapted
+        self._last, self._adapted, self.report = before._last, before._adapted, before.report
 
-    async def read(self, text: bytes, *, has_version: bool = False) -> tuple[str, Listing]:
+    async def read(self, text: bytes, *, has_version: bool = False, beside: bytes = b"") -> tuple[str, Listing]:
         """What a list says about its tool server (`listings.Summary.note`), and the tools in it.
 
-        A list that has not changed is the very same Listing. Raises BACKEND_UNAVAILABLE for what is no list, or takes
-        too long to read.
+        A list that has not changed is the very same Listing; `beside` tells what else it depends on. Raises
+        BACKEND_UNAVAILABLE for what is no list, or takes too long to read.
         """
-        digest = await asyncio.to_thread(_digest, text) + bytes([has_version])
+        digest = await asyncio.to_thread(_digest, text) + bytes([has_version]) + beside
         if self._last is not None and self._last[0] == digest:
             return self._last[1:]
         terms = self._terms or encode(replace(self._bounds, has_version=has_version))

@@ -27,7 +27,7 @@ from gateway.openapi.tools import decoder, read_operations
 from gateway.ports import Backend
 from gateway.settings.openapi import OpenApiBackendSettings
 from gateway.transport import Limits, Origin, Pool, Reply, TransportError
-from gateway.wire import WireRequest
+from gateway.wire import Headers, WireRequest
 
 LOOK = WireRequest(method=b"HEAD", path="")  # shows whether the API answers at all, and runs no operation
 CONNECT_S = 10.0  # for a document; nobody waits for it
@@ -66,7 +66,7 @@ class OpenApiBackend:
         self._exchange = HttpExchange(name, settings, context, LOOK, send=self._send, ask=self._look)
         self._credentials = OpenApiCredentials(name, settings.auth, self._exchange.credentials)
         origins = [str(replica.target.pool.origin) for replica in context.admission.replicas]
-        self._calls = OpenApiCalls(self._credentials, origins)
+        self._calls = OpenApiCalls(self._credentials, origins, name)
         self._documents = _documents(settings)
         terms = encode(terms_of(settings, name))
         self._reader = ListReader(
@@ -80,6 +80,11 @@ class OpenApiBackend:
     def dialect(self) -> str:
         """What the document is."""
         return self._note or "openapi"
+
+    @property
+    def report(self) -> bytes:
+        """What became of the operations in the last document, as text: a `listings.Report`."""
+        return self._reader.report
 
     def take_over(self, before: Backend) -> None:
         """Takes the document that the backend which it replaces has read."""
@@ -133,12 +138,13 @@ class OpenApiBackend:
 
     def _send_once(self, target: bytes, sending: _Sending) -> Awaitable[Reply]:
         server, own, request, invocation, _ = sending
+        headers = (*own.headers(invocation.principal), *request.headers)
         return server.pool.request(
             request.method,
             target,
-            (*own.headers(invocation.principal), *request.headers),
+            headers,
             request.body,
-            more=invocation.headers,
+            more=_beside(headers, invocation.headers) if self._settings.forward_headers else invocation.headers,
             timeout_s=sending.left_s,
             max_body=self._max_response_bytes,
         )
@@ -160,9 +166,9 @@ class OpenApiBackend:
         if fetched is None and known is not None:
             return known
         assert fetched is not None  # nothing was known
-        version = fetched.version
         await self._check_pin(fetched)
-        reading = self._reader.read(fetched.text)
+        version = fetched.version
+        reading = self._reader.read(fetched.text, beside=fetched.beside)
         del fetched
         note, listing = await reading
         if known is not None and listing is not known and self._settings.pin is None:
@@ -191,10 +197,16 @@ def _is_short(text: bytes) -> bool:
     return len(text) <= SHORT_BYTES and b"pattern" not in text
 
 
+def _beside(headers: Headers, passed_on: Headers) -> Headers:
+    """What is passed on of a caller's headers, without those that the request has already."""
+    names = {name for name, _ in headers}
+    return tuple(pair for pair in passed_on if pair[0] not in names)
+
+
 def _documents(settings: OpenApiBackendSettings) -> Documents:
     url = settings.document_url
     if not url:
-        return DocumentFile(settings.document)
+        return DocumentFile(settings.document, with_folder=settings.references == "files")
     # The authorities of `tls` are those of the API: another server's document is trusted as the system does.
     is_ours = Origin.parse(url) in map(Origin.parse, settings.addresses)
     pool = Pool(

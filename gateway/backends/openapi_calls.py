@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from gateway.backends.openapi_credentials import OpenApiCredentials
+from gateway.backends.openapi_fit import Fit
 from gateway.model import Invocation, Json, ToolResult
 from gateway.openapi.codec import OpenApiCodec, plan_of
+from gateway.ports import Reading
 from gateway.transport import Reply, TransportError
 from gateway.wire import Answer, Headers, WireReply, WireRequest
 
@@ -31,9 +33,10 @@ class SecondReply(Reply, frozen=True):
 class OpenApiCalls(OpenApiCodec):
     """The codec of one backend's calls."""
 
-    def __init__(self, credentials: OpenApiCredentials, origins: Sequence[str]) -> None:
+    def __init__(self, credentials: OpenApiCredentials, origins: Sequence[str], backend: str = "") -> None:
         super().__init__(origins)
         self._credentials = credentials
+        self._fit = Fit(backend)
 
     def request_call(self, invocation: Invocation) -> WireRequest:
         """Makes the request of a call, with all credentials but our own headers. Raises GatewayError."""
@@ -48,22 +51,28 @@ class OpenApiCalls(OpenApiCodec):
         """The credentials in the query of a call."""
         return self._credentials.in_query(invocation, plan_of(invocation).access)
 
+    def reading(self, reply: Answer, invocation: Invocation) -> Reading | None:
+        """As `CallCodec.reading`."""
+        return super().reading(self._masked(reply, invocation), invocation)
+
     def decode_reply(self, reply: Answer, invocation: Invocation, document: Json) -> ToolResult:
         """Reads an answer; raises as `CallCodec.decode_reply`."""
+        self._fit.note(reply.status, invocation.tool.id)
         result = super().decode_reply(self._masked(reply, invocation), invocation, document)
         if isinstance(reply, SecondReply) and reply.status in GONE and result.failure is not None:
             return ToolResult(failure=replace(result.failure, message=MAY_BE_DONE, outcome="unknown"))
         return result
 
     def _masked(self, reply: Answer, invocation: Invocation) -> Answer:
-        """A reply that is shown to callers in part, without what of our own credentials the service repeats in it."""
+        """A reply without what of our own credentials the service repeats in it, as in links to itself."""
         plan, status = plan_of(invocation), reply.status
-        if status < 300 and status not in CREATED and plan.method != "HEAD" and not plan.answers.headers:
-            return reply
+        is_success = status < 300
+        body = _without(reply.body, self._credentials.long_secrets) if is_success else reply.body
+        if is_success and status not in CREATED and plan.method != "HEAD" and not plan.answers.headers:
+            return reply if body is reply.body else WireReply(status=status, headers=reply.headers, body=body)
         secrets = self._credentials.secrets(invocation, plan.access)
         headers: Headers = tuple((name, _without(value, secrets)) for name, value in reply.headers)
-        body = _without(reply.body, secrets) if status >= 300 else reply.body
-        return WireReply(status=status, headers=headers, body=body)
+        return WireReply(status=status, headers=headers, body=body if is_success else _without(body, secrets))
 
 
 def _without(text: bytes, secrets: Sequence[bytes]) -> bytes:

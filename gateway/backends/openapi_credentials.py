@@ -36,6 +36,7 @@ AUTHORIZATION = b"authorization"
 SENDABLE = re.compile(r"[\x20-\x7e]+")  # of a lent token in a header: no end of a line, and no letters beyond ASCII
 COOKIE_OCTETS = "!#$%&'()*+-./:<=>?@[]^_`{|}~"  # RFC 6265, section 4.1.1, beside letters and digits
 SHORTEST_SECRET = 8  # characters; shorter ones may stand in any text by chance
+LONG_SECRET = 16  # characters; a shorter one may be a word that stands in a result
 WHOLE = ""  # the name of the one credential of a backend that has not several
 
 
@@ -86,6 +87,8 @@ class OpenApiCredentials:
             self._sources[WHOLE] = tokens
         self._own: dict[tuple[tuple[str, ...] | None, tuple[Key, ...]], Own] = {}
         self._secrets = tuple(secret for one in settings.values() for secret in _secrets(one))
+        # Numbers stay: in JSON nothing else could stand in their place.
+        self.long_secrets = tuple(one for one in self._secrets if len(one) >= LONG_SECRET and not one.isdigit())
 
     def own(self, access: Access) -> Own:
         """What the gateway sends of its own."""
@@ -128,7 +131,8 @@ class OpenApiCredentials:
     def secrets(self, invocation: Invocation, access: Access) -> Sequence[bytes]:
         """The credentials of a call, which must not come back in an answer, in every form in which they are sent."""
         tokens = [value.rpartition(b" ")[2] for _, value in self.own(access).token(invocation.principal)]
-        lent = [value.encode() for value in invocation.context.secrets.values()]  # some are the route's
+        context = invocation.context  # what callers lend is not for models, and some of the secrets are the route's
+        lent = [value.encode() for value in (*context.secrets.values(), *context.tokens.values())]
         return [one for one in (*self._secrets, *tokens, *lent) if len(one) >= SHORTEST_SECRET]
 
     async def aclose(self) -> None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -12,10 +15,12 @@ from gateway.backends.openapi_redirects import MAX_HOPS, redirected
 from gateway.backends.server import USER_AGENT, path_and_query
 from gateway.errors import unavailable
 from gateway.openapi.document import MAX_BYTES
+from gateway.openapi.files import MAX_FILES, SUFFIXES
 from gateway.transport import Pool, Reply, TransportError
 from gateway.wire import Headers
 
 FETCH_S = 30.0  # for one request, with connecting
+
 SETTLED_S = 2.0  # a file that was written later than this before it was read may change again at the same time
 ACCEPT: Headers = (
     (b"accept", b"application/json, application/yaml, text/yaml, */*;q=0.5"),
@@ -26,10 +31,14 @@ VALIDATORS = ((b"etag", b"if-none-match"), (b"last-modified", b"if-modified-sinc
 
 
 class Fetched(NamedTuple):
-    """A document as it was read. `version` is what tells it from another one, as far as its source can say."""
+    """A document as it was read. `version` is what tells it from another one, as far as its source can say.
+
+    `beside` tells what it was of the other files it may refer to.
+    """
 
     text: bytes
     version: object = None
+    beside: bytes = b""
 
 
 class Documents(Protocol):
@@ -43,10 +52,14 @@ class Documents(Protocol):
 
 
 class DocumentFile:
-    """A file. Its time and its size tell whether it has changed, once it has been left alone for a moment."""
+    """A file, and others in its folder if it may refer to them.
 
-    def __init__(self, path: str) -> None:
+    Times and sizes tell whether they have changed, once all have been left alone for a moment.
+    """
+
+    def __init__(self, path: str, *, with_folder: bool = False) -> None:
         self._path = Path(path)
+        self._with_folder = with_folder
 
     async def read(self, known: object) -> Fetched | None:
         """As `Documents.read`."""
@@ -55,16 +68,24 @@ class DocumentFile:
     def _read(self, known: object) -> Fetched | None:
         try:
             with self._path.open("rb") as file:
-                found = os.fstat(file.fileno())
-                version = found.st_mtime_ns, found.st_size, found.st_ino
+                found = [os.fstat(file.fileno()), *(self._others() if self._with_folder else ())]
+                version = tuple((one.st_mtime_ns, one.st_size, one.st_ino) for one in found)
                 if version == known:
                     return None
                 text = file.read(MAX_BYTES + 1)
         except OSError as exc:
             raise unavailable(f"its document cannot be read: {exc.strerror}") from exc
-        _check_size(len(text))
-        is_settled = time.time() - found.st_mtime > SETTLED_S
-        return Fetched(text, version if is_settled else None)
+        if len(text) > MAX_BYTES:
+            raise unavailable(f"its document is larger than {MAX_BYTES} bytes")
+        is_settled = time.time() - max(one.st_mtime for one in found) > SETTLED_S
+        return Fetched(text, version if is_settled else None, repr(version[1:]).encode())
+
+    def _others(self) -> Iterator[os.stat_result]:
+        """The files of the folder and below that may be parts of a document, as far as they are looked at."""
+        paths = (path for path in self._path.resolve().parent.rglob("*") if path.suffix.lower() in SUFFIXES)
+        for path in sorted(islice(paths, MAX_FILES)):
+            with suppress(FileNotFoundError):
+                yield path.stat()
 
     async def aclose(self) -> None:
         """Nothing is open."""
@@ -111,8 +132,3 @@ class DocumentUrl:
     async def aclose(self) -> None:
         """Closes its connections."""
         await self._pool.aclose()
-
-
-def _check_size(size: int) -> None:
-    if size > MAX_BYTES:
-        raise unavailable(f"its document is larger than {MAX_BYTES} bytes")

@@ -133,7 +133,7 @@ def _only_in_rfc(raw: JsonObject, extras: JsonObject, output_schema: JsonObject 
         extras["output_description"] = output.get("description")
     modes = tuple(mode for mode in _strings(extras["output_modes"]) if mode in OUTPUT_MODES)
     return {
-        "toolkit_description": string(extras["toolkit_description"]),
+        "toolkit_description": string(extras["toolkit_description"]) or None,
         "non_inferrable_parameters": _strings(extras["non_inferrable_parameters"]),
         # What only the RFC must state, and is the default elsewhere, is left out.
         "output_modes": modes if modes and modes != usual_modes(output_schema) else None,

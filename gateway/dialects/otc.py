@@ -52,9 +52,9 @@ class Rfc(rest.RestDialect):
         return fields.ok(encode(body), result.failure)
 
     def encode_definition(self, tool: ToolDefinition) -> bytes:
-        toolkit: JsonObject = {"name": tool.toolkit, "version": tool.version}
-        if tool.toolkit_description is not None:
-            toolkit["description"] = tool.toolkit_description
+        # Its schema demands the description; where none is known, an empty one.
+        described = {"description": tool.toolkit_description or ""}
+        toolkit: JsonObject = {"name": tool.toolkit, **described, "version": tool.version}
         inputs: JsonObject = {"parameters": tool.input_schema}
         if tool.non_inferrable_parameters:
             inputs["non_inferrable_parameters"] = tool.non_inferrable_parameters

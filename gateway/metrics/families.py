@@ -100,6 +100,13 @@ BACKEND_UP = Family(
 BREAKER = Family(
     "toolgate_breaker_state", "Whether calls go through: 0 closed, 1 half open, 2 open.", BACKEND, "gauge", merge="max"
 )
+REPLICA_UP = Family(
+    "toolgate_backend_replica_up",
+    "Whether a replica of a tool server takes calls.",
+    ("backend", "replica"),
+    "gauge",
+    merge="min",
+)
 TOOLS_SHUT = Family(
     "toolgate_tools_shut",
     "Tools that get no calls for now because they failed too often, at tool servers that do.",

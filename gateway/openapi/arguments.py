@@ -26,6 +26,7 @@ BODY = "body"  # the argument that is the body, and nothing else
 # The names of arguments that the large model APIs take.
 ARGUMENT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")  # names of headers and cookies (RFC 9110, 5.6.2)
+SCALARS = frozenset({"boolean", "integer", "null", "number", "string"})
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.-]")
 
@@ -88,9 +89,11 @@ def argument_names(parameters: Sequence[tuple[Where, str]]) -> list[str]:
     taken = {BODY}
     is_plain = {parameter: ARGUMENT.fullmatch(parameter[1]) is not None for parameter in parameters}
     for where, name in sorted(parameters, key=lambda entry: (ORDER.index(entry[0]), not is_plain[entry], entry[1])):
-        wanted = "query" if where == "querystring" else legal_name(name)
-        choices = (wanted, legal_name(f"{where}_{wanted}"), _with_digest(f"{where}_{name}"))
-        chosen = next(choice for choice in choices if choice and choice not in taken)
+        chosen = wanted = "query" if where == "querystring" else legal_name(name)
+        if not chosen or chosen in taken:
+            chosen = legal_name(f"{where}_{wanted}")
+        if not wanted or chosen in taken:
+            chosen = _with_digest(f"{where}_{name}")
         names[where, name] = chosen
         taken.add(chosen)
     return [names[parameter] for parameter in parameters]
@@ -191,6 +194,8 @@ def _style(where: Where, node: JsonObject) -> tuple[Style, bool]:
 def _sendable(style: Style, *, explode: bool, schema: Json, converter: Converter) -> Style:
     """The style in which values of a schema are sent. Raises OperationError if no style can say them."""
     kinds = kinds_of(schema, converter)
+    if kinds and kinds <= SCALARS and style != "deepObject":
+        return style
     if style == "deepObject":
         if kinds and "object" not in kinds:
             raise OperationError("deepObject is for objects.")
@@ -222,6 +227,8 @@ def kinds_of(schema: Json, converter: Converter) -> frozenset[str]:
     """The types that values of a schema of the document have; empty: any."""
     if not isinstance(schema, dict):
         return frozenset()
+    if isinstance(kind := schema.get("type"), str):
+        return frozenset((kind,))
     for part in converter.parts(schema, "allOf"):
         types = part.get("type")
         named = types if isinstance(types, list) else [types]

@@ -247,7 +247,8 @@ class Conversion:
             for name, inner in properties.items():
                 if isinstance(inner, dict) and inner.get("required") is True:
                     required.append(name)
-            if here.schema.get("additionalProperties") is False and "patternProperties" not in here.schema:
+            is_closed = here.schema.get("additionalProperties") is False and "patternProperties" not in here.schema
+            if is_closed and self._direction != "exact":
                 required = [name for name in required if name in properties]  # others cannot be there
         if required := [name for name in dict.fromkeys(required) if name not in here.without]:
             here.result["required"] = required

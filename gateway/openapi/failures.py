@@ -79,7 +79,7 @@ def result_of(reply: Answer, plan: Plan, invocation: Invocation, location: str |
     if is_limited:
         return _busy(reply, message, invocation)
     if status < 500 or status == NOT_SUPPORTED:
-        return _refused(reply, message, document, plan, invocation)
+        return _refused(reply, message, document, plan)
     outcome = "unknown" if status in UNKNOWN_OUTCOME else "tool_error"
     return ToolResult(
         failure=ToolFailure(
@@ -96,13 +96,11 @@ def _failed(message: str, **more: Json) -> ToolResult:
     return ToolResult(failure=ToolFailure(message=message, **more))
 
 
-def _refused(reply: Answer, message: str, document: Json, plan: Plan, invocation: Invocation) -> ToolResult:
+def _refused(reply: Answer, message: str, document: Json, plan: Plan) -> ToolResult:
     """A refusal by the service itself, in its words."""
     status = reply.status
     if not message:
         message = f"{SENTENCES.get(status, 'The service refused the request')} ({status})."
-    if plan.method == "DELETE" and status in (404, 410) and invocation.idempotent:
-        message += " It may have been deleted before."
     is_under_way = status == 409 and bool(plan.key_header)  # by the same key
     said = words.cut(reply.body.decode("utf-8", "replace"), MAX_DEVELOPER) if document else None
     return _failed(

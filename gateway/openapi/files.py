@@ -14,6 +14,7 @@ from gateway.model import Json, JsonObject
 from gateway.openapi.references import referring
 
 MEMBER = "x-files"  # of the document: what the files hold, by their paths
+SUFFIXES = (".json", ".yaml", ".yml")
 MAX_FILES = 1000
 MAX_BYTES = 64 * 1024 * 1024  # of all files together
 
@@ -85,6 +86,8 @@ class _Bundle:
     def _read(self, name: str) -> Json:
         if len(self._files) >= MAX_FILES:
             raise ValueError(f"there are more than {MAX_FILES} files.")
+        if not name.lower().endswith(SUFFIXES):
+            raise ValueError("its name does not end like that of a document.")
         path = (self._folder / name).resolve()
         if not path.is_relative_to(self._folder) or not path.is_file():
             raise ValueError("it is no file below the document's folder.")

@@ -74,6 +74,8 @@ PLAIN: dict[str, Callable[[Json], bool]] = {
 
 def types_of(value: Json) -> str | list[str] | None:
     """The `type` of a schema; None: it says nothing. Raises ValueError for one that there is not."""
+    if type(value) is str and value in TYPES:
+        return value
     if value is None or value == "any":
         return None
     names = ["null" if name is None else name for name in value] if isinstance(value, list) else [value]

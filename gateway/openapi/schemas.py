@@ -23,7 +23,7 @@ OWN_DIALECTS = re.compile(r"https?://(json-schema\.org/draft/2020-12/schema|spec
 OTHER_DIALECTS = re.compile(r"https?://json-schema\.org/(draft-0[467]|draft/2019-09)/schema#?")
 
 MAX_IN_PLACE = 1_000  # schemas looked through for the members of one object
-MAX_VARIANTS = 1_000  # definitions without members that schemas around them exclude
+MAX_VARIANTS = 100  # definitions without members that schemas around them exclude
 MAX_WARNINGS = 50
 SHOWN = 100  # characters of a document in a message
 
@@ -40,6 +40,7 @@ class Converter:
         self._definitions: dict[Key, tuple[Json, Needed]] = {}
         self._names: dict[Key, str] = {}
         self._variants = 0
+        self._marked: dict[tuple[str, str], bool] = {}  # whether what a reference names has a mark
         self._patterns: dict[str, str | None] = {}
         self._anchors: dict[str, set[str]] | None = None
 
@@ -154,7 +155,8 @@ class Converter:
     def marked(self, schema: JsonObject, mark: str) -> frozenset[str]:
         """The members of an object that have a mark such as `readOnly`, wherever the object is described."""
         names: set[str] = set()
-        for part in self.parts(schema, "allOf"):
+        is_whole = "$ref" not in schema and "allOf" not in schema  # most are
+        for part in (schema,) if is_whole else self.parts(schema, "allOf"):
             properties = part.get("properties")
             if isinstance(properties, dict):
                 names.update(name for name, inner in properties.items() if self._is_marked(inner, mark))
@@ -185,9 +187,15 @@ class Converter:
     def _is_marked(self, schema: Json, mark: str) -> bool:
         if not isinstance(schema, dict):
             return False
-        if schema.get(mark) is True or ("$ref" not in schema and "allOf" not in schema):
+        reference = schema.get("$ref")
+        if schema.get(mark) is True or (reference is None and "allOf" not in schema):
             return schema.get(mark) is True
-        return any(part.get(mark) is True for part in self.parts(schema, "allOf"))
+        if "allOf" in schema or not isinstance(reference, str):
+            return any(part.get(mark) is True for part in self.parts(schema, "allOf"))
+        if (known := self._marked.get((reference, mark))) is None:
+            known = any(part.get(mark) is True for part in self.parts(schema, "allOf"))
+            self._marked[reference, mark] = known
+        return known
 
     def _dialect(self, named: Json) -> str:
         if named is None or (isinstance(named, str) and OWN_DIALECTS.fullmatch(named)):

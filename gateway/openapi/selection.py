@@ -7,14 +7,11 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-import jmespath
-from jmespath.exceptions import EmptyExpressionError, IncompleteExpressionError, JMESPathError
-from jmespath.functions import Functions
-
 from gateway.model import Json
 
 Select = Callable[[Json], Json]
 
+SHORT = {"EmptyExpressionError": "it is empty", "IncompleteExpressionError": "it ends too early"}
 MAX_EXPRESSION = 4096  # characters
 INDEX = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 WRONG_ESCAPE = re.compile(r"~(?![01])")
@@ -34,6 +31,13 @@ def compiled(expression: str) -> Select:
         raise SelectionError(f"it is longer than {MAX_EXPRESSION} characters")
     if expression.startswith("/"):
         return _by_pointer(expression)
+    return _by_jmespath(expression)
+
+
+def _by_jmespath(expression: str) -> Select:
+    import jmespath  # late: most gateways, and the child of each, do without it
+    from jmespath.exceptions import JMESPathError
+
     try:
         parsed = jmespath.compile(expression)
         _check_functions(parsed.parsed)
@@ -55,10 +59,8 @@ def compiled(expression: str) -> Select:
 
 def _reason(exc: Exception) -> str:
     """What is wrong, and where; without the drawing of the library."""
-    if isinstance(exc, EmptyExpressionError):
-        return "it is empty"
-    if isinstance(exc, IncompleteExpressionError):
-        return "it ends too early"
+    if (kind := type(exc).__name__) in SHORT:
+        return SHORT[kind]
     position, word = getattr(exc, "lex_position", None), getattr(exc, "token_value", None)
     where = f" at column {position + 1}" if isinstance(position, int) else ""
     return f"unexpected {word!r}{where}" if word else f"it cannot be read{where}"
@@ -66,6 +68,8 @@ def _reason(exc: Exception) -> str:
 
 def _check_functions(node: Any) -> None:
     """The library looks for functions when it comes to them. Raises SelectionError."""
+    from jmespath.functions import Functions
+
     if node["type"] == "function_expression" and node["value"] not in Functions.FUNCTION_TABLE:
         raise SelectionError(f"there is no function {node['value']!r} in JMESPath")
     for child in node["children"]:

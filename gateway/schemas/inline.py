@@ -10,7 +10,9 @@ from typing import Any
 
 import msgspec
 
+from gateway.jsontext import is_deeper_than
 from gateway.model import JsonObject
+from gateway.schemas.document import MAX_DEPTH as MAX_JSON_DEPTH
 from gateway.schemas.document import Document
 from gateway.schemas.references import DEFINITIONS, Schema, SchemaError, subschemas
 
@@ -45,7 +47,8 @@ def inlined(schema: JsonObject) -> JsonObject:
         return schema
     try:
         result = _Inliner(document).root()
-        Document(result)  # what is still referred to must still be there
+        if b'"$ref"' in msgspec.json.encode(result) or is_deeper_than(result, MAX_JSON_DEPTH):
+            Document(result)  # what is still referred to must still be there
     except SchemaError:
         return schema
     return result

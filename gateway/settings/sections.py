@@ -170,6 +170,11 @@ class ByName(Parts):
             raise RefusedError
         return MappingProxyType(values)
 
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema = handler(source)
+        dumped = core_schema.wrap_serializer_function_ser_schema(lambda values, dump: dump(dict(values)), schema=schema)
+        return core_schema.no_info_wrap_validator_function(self.read, schema, serialization=dumped)
+
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
         return handler(schema) | {"propertyNames": {"pattern": f"^({self.name.pattern})$"}}
 

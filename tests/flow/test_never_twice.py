@@ -11,6 +11,7 @@ from tests.flow.conftest import Start
 from tests.flow.gateways import config
 from tests.flow.toolserver import HangUp, ToolServer, hang_up, silence, tool, tool_server
 from tests.streams import Request, http_reply
+from tests.support.scraping import scraped
 
 pytestmark = pytest.mark.anyio
 
@@ -143,7 +144,10 @@ async def test_an_open_breaker_refuses_with_the_time_of_its_probe(
     assert 3200 < int(refused.headers["retry-after"]) <= 4000
     assert server.executions == 2
     described = running.gateway.details()["backends"]["scripted"]
-    assert (described["up"], described["breaker"], described["in_flight"], described["queued"]) == (True, state, 0, 0)
+    is_up = state == "closed"
+    assert (described["up"], described["breaker"], described["in_flight"], described["queued"]) == (is_up, state, 0, 0)
+    shown = await scraped(running.gateway.metrics)
+    assert shown[f"toolgate_backend_replica_up{{backend=scripted,replica={server.url}}}"] == is_up
     assert described["replicas"][0]["tools_shut"]["count"] == int(state == "closed")
     assert [replica["url"] for replica in described["replicas"]] == [server.url]
 

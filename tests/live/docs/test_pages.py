@@ -25,7 +25,7 @@ WITH_COMMANDS = [page for page in PAGES if blocks(page.read_text("utf-8"), "cons
 @pytest.mark.parametrize("page", WITH_COMMANDS, ids=lambda page: page.name)
 def test_every_command_of_a_page_does_what_it_is_said_to_do(page: Path, site: Site, tmp_path: Path) -> None:
     """In the order of the page, in one terminal, in a folder with what is made by commands, and the configurations."""
-    for folder in ("config", "docs"):
+    for folder in ("config", "docs", "examples"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     with ExitStack() as stack:
         terminal = Terminal(tmp_path, dict(site.env), dict(site.ports), stack)

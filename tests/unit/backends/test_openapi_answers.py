@@ -16,10 +16,12 @@ from gateway.errors import GatewayError
 from gateway.jsontext import encode
 from gateway.offload import Checker
 from gateway.openapi.codec import OpenApiCodec
-from gateway.wire import WireRequest
+from gateway.wire import WireReply, WireRequest
 from tests.streams import accepting, read_request
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.facing import reply
+from tests.unit.backends.openapi_facing import GET, calling, facing
+from tests.unit.backends.openapi_facing import api as served
 from tests.unit.openapi.calling import called, operation
 
 pytestmark = pytest.mark.anyio
@@ -29,6 +31,7 @@ MANY: list[Any] = [[]] * 20_000  # some 15 ms of reading
 WIDE = encode({"data": {"id": 7, "rest": MANY}})
 SLOW = b"[" + b"[]," * 1_000_000 + b"[]]"  # half a second on an idle machine
 TURNS = 20  # of the event loop; it has two or three where it is held up
+JSON = ((b"content-type", b"application/json"),)
 RULES = BreakerRules(failures=3)
 
 
@@ -126,3 +129,17 @@ async def test_openapi_48_statuses_that_show_a_sick_service_open_the_breaker(sta
             assert opens
         else:
             assert not opens
+
+
+async def test_openapi_55_a_service_that_links_to_itself_with_our_key_does_not_show_it() -> None:
+    key, word = "k3y-of-ours-9d8f7a6s", "customer1"
+    body = {"self": f"https://api.example/things?key={key}&page=1", "of": word}
+    wide = body | {"rest": MANY}
+    async with served(lambda request: reply(200, body)) as server:
+        async with facing(server, auth={"api_key": {"in": "query", "name": "key", "value": key}}) as backend:
+            assert (await backend.call(calling(GET))).value == body | {"self": body["self"].replace(key, "***")}
+            reading = backend._calls.reading(WireReply(status=200, headers=JSON, body=encode(wide)), calling(GET))
+            assert reading is not None
+            assert reading.text == encode(wide).replace(key.encode(), b"***")
+        async with facing(server, auth={"basic": {"user": "u", "password": word}}) as backend:
+            assert (await backend.call(calling(GET))).value == body  # a word, which may be part of a result

@@ -32,6 +32,7 @@ ASCII = "k3y&=/;%41-of-ours"
 IN_QUERY = {"api_key": {"in": "query", "name": "api+key", "value": ASCII}}
 IN_COOKIE = {"api_key": {"in": "cookie", "name": "sid", "value": "k3y/of=ours"}}
 COOKIE_PARAMETER = replace(GET, parameters=(parameter("theme", "cookie"), parameter("sid", "cookie")))
+OWN = {"header": {"name": "X-Own", "value": "k"}}
 TWO = {
     "schemes": {
         "A": {"api_key": {"in": "header", "name": "X-A", "value": "a-key"}},
@@ -136,6 +137,17 @@ async def test_a_lent_credential_that_is_not_there_or_cannot_be_sent_is_refused_
             assert refused.code is ErrorCode.INVALID_REQUEST
             assert token not in refused.message
         assert server.requests == []
+
+
+async def test_what_is_passed_on_of_a_caller_takes_the_place_of_nothing() -> None:
+    plan = replace(GET, parameters=(parameter("X-Tenant", "header"),))
+    passed_on = ((b"x-tenant", b"theirs"), (b"x-own", b"forged"), (b"x-more", b"1"))
+    keys: dict[str, Any] = {"forward_headers": ["x-tenant", "x-own", "x-more"], "auth": {"schemes": {"O": OWN}}}
+    async with api() as server, facing(server, **keys) as backend:
+        called = with_access(plan, schemes=("O",))
+        await backend.call(calling(called, {"X-Tenant": "argument"}, headers=passed_on))
+        sent = [pair for pair in server.requests[0].headers if pair[0].startswith("x-")]
+        assert sorted(sent) == [("x-more", "1"), ("x-own", "k"), ("x-tenant", "argument")]
 
 
 # Refusals of credentials.

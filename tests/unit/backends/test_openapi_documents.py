@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from gateway.assembly import parts
 from gateway.backends.openapi import OpenApiBackend
+from gateway.config import read
+from gateway.jsontext import encode
 from tests.streams import Request, http_reply
 from tests.unit.backends.facing import refusal
 from tests.unit.backends.openapi_facing import DOCUMENT, api, document_of, facing, names, text_of
+from tests.unit.openapi.documents import root
 
 pytestmark = pytest.mark.anyio
 
@@ -54,6 +59,31 @@ async def test_openapi_07_a_document_that_has_not_changed_is_the_very_same_list(
         assert names(await backend.list_tools()) == ["a", "b", "c", "e"]
 
 
+async def test_openapi_07_a_document_of_several_files_is_read_again_when_one_of_them_was_written(
+    tmp_path: Path,
+) -> None:
+    parts, file = tmp_path / "parts", tmp_path / "shop.json"
+    parts.mkdir()
+    (parts / "gone.json").symlink_to(tmp_path / "nowhere.json")
+    file.write_bytes(b'{"openapi": "3.1.0", "paths": {"/things": {"$ref": "parts/things.yaml"}}}')
+
+    def write(summary: str, at: float) -> None:
+        (parts / "things.yaml").write_text(f"get: {{operationId: a, summary: {summary}}}")
+        for path in (file, parts / "things.yaml"):
+            os.utime(path, (at, at))
+
+    write("before", at=1000)
+    async with api() as server:
+        async with facing(server, document=str(file)) as backend:
+            assert names(await backend.list_tools()) == []  # unless the operator allows it
+        async with facing(server, document=str(file), references="files") as backend:
+            first = await backend.list_tools()
+            assert [tool.description for tool in first.tools] == ["before"]
+            assert await backend.list_tools() is first
+            write("after", at=2000)
+            assert [tool.description for tool in (await backend.list_tools()).tools] == ["after"]
+
+
 async def test_openapi_07_a_file_is_read_again_when_it_was_written(tmp_path: Path) -> None:
     file = tmp_path / "shop.json"
 
@@ -66,9 +96,8 @@ async def test_openapi_07_a_file_is_read_again_when_it_was_written(tmp_path: Pat
     async with api() as server, facing(server, document=str(file)) as backend:
         first = await backend.list_tools()
         assert names(first) == ["a", "b"]
-        write("a", "z", at=1000)  # nobody could tell from its time and size
-        os.utime(file, (1000, 1000))
-        assert await backend.list_tools() is first or names(await backend.list_tools()) == ["a", "z"]
+        write("a", "z", at=1000)  # by its time and its size it is the same
+        assert await backend.list_tools() is first
         write("a", "c", at=2000)
         assert names(await backend.list_tools()) == ["a", "c"]
         write("a", "d")
@@ -78,6 +107,52 @@ async def test_openapi_07_a_file_is_read_again_when_it_was_written(tmp_path: Pat
         file.unlink()
         assert await cause(backend) == "its document cannot be read: No such file or directory"
         assert server.fetches == []
+
+
+async def test_openapi_07_files_that_a_document_refers_to_are_looked_at_too(tmp_path: Path) -> None:
+    paths = {"/a": {"$ref": "parts/a.json"}, "/b": {"get": {"operationId": "b"}}}
+    (tmp_path / "parts").mkdir()
+    part = tmp_path / "parts" / "a.json"
+
+    def write(operation: str) -> None:
+        part.write_bytes(encode({"get": {"operationId": operation}}))
+
+    (tmp_path / "shop.json").write_bytes(encode(root(paths)))
+    write("one")
+    for file in (part, tmp_path / "shop.json"):
+        os.utime(file, (1000, 1000))
+    keys = {"document": str(tmp_path / "shop.json"), "references": "files"}
+    async with api() as server, facing(server, **keys) as backend:
+        first = await backend.list_tools()
+        assert names(first) == ["one", "b"]
+        assert await backend.list_tools() is first
+        write("two")
+        assert names(await backend.list_tools()) == ["two", "b"]
+
+
+def test_openapi_07_the_same_settings_ask_for_the_same_tools() -> None:
+    backend = {
+        "protocol": "openapi",
+        "url": "https://api.example",
+        "document": "https://api.example/openapi.json",
+        "auth": {"schemes": {"Key": {"api_key": {"value": "k"}}}},
+        "arguments": {"owner": {"name": "acme"}},
+        "tools": {"a": {"arguments": {"/body/x": [1]}, "hide": ["z"]}},
+        "server_variables": {"region": "eu"},
+    }
+
+    def terms(**more: Any) -> object:
+        text = json.dumps({"auth": "none", "backends": {"b": backend | more}, "routes": []})
+        (source,) = parts.sources(read(text), {"b": cast(Any, None)})
+        return source.terms
+
+    assert terms() == terms(timeout="7s")
+    for changed in (
+        {"arguments": {"owner": {"name": "other"}}},
+        {"auth": {"bearer": "t"}},
+        {"pin": "sha256:" + "0" * 64},
+    ):
+        assert terms() != terms(**changed)
 
 
 BROKEN = {

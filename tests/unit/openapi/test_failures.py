@@ -194,14 +194,6 @@ def test_a_conflict_with_an_idempotency_key_is_the_first_call_under_way() -> Non
     assert not failure(answer(409), operation("POST")).can_retry
 
 
-def test_a_repeated_delete_that_finds_nothing_says_why_that_may_be() -> None:
-    for status in (404, 410):
-        assert failure(answer(status), operation("DELETE"), idempotent=True).message.endswith(
-            "It may have been deleted before."
-        )
-        assert not failure(answer(status), operation("DELETE")).message.endswith("before.")
-
-
 # Credentials.
 
 URLS = {"authorization_urls": {"github": "https://grant.example/"}, "context": LENDING}
