@@ -15,7 +15,7 @@ from gateway.openapi.payloads import Payload, payload_of, without_member
 from gateway.openapi.plan import BodyPlan, Parameter
 from gateway.openapi.schemas import Converter
 from gateway.openapi.terms import Terms, ToolTerms
-from gateway.openapi.texts import cleaned
+from gateway.openapi.texts import harmless
 from gateway.schemas.inline import with_subschemas
 
 MAX_BYTES = 64 * 1024  # of an input schema, which is in the list of every caller
@@ -73,7 +73,7 @@ def _input_of(
         properties[argument.argument] = _described(schema, argument.description, is_deprecated=argument.is_deprecated)
     required = [one.argument for one in shown if one.required]
     body = _body(operation, converter, terms, tool_terms, needed, properties, required, warnings)
-    schema = _root(properties, required, converter.definitions(needed), converter.dialect)
+    schema = _root(properties, required, converter.definitions(needed))
     return Input(
         schema=_small(schema, warnings),
         parameters=tuple(
@@ -87,9 +87,8 @@ def _input_of(
     )
 
 
-def _root(properties: JsonObject, required: list[str], definitions: JsonObject, dialect: str) -> JsonObject:
-    root: JsonObject = {"$schema": dialect} if dialect else {}
-    root |= {"type": "object", "properties": properties, "additionalProperties": False}
+def _root(properties: JsonObject, required: list[str], definitions: JsonObject) -> JsonObject:
+    root: JsonObject = {"type": "object", "properties": properties, "additionalProperties": False}
     if required:
         root["required"] = required
     if definitions:
@@ -115,7 +114,7 @@ def _parameter(argument: Argument, fixed: Json | UnsetType, terms: Terms, tool_t
 
 def _described(schema: JsonObject, description: str, *, is_deprecated: bool = False) -> JsonObject:
     """A converted schema with the description of its place, which says more than that of its type."""
-    text = cleaned(description) or schema.get("description", "")
+    text = harmless(description) or schema.get("description", "")
     if is_deprecated:
         text = f"{text} (deprecated)".strip()
     return {**schema, "description": text} if text else schema

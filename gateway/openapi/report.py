@@ -20,6 +20,7 @@ from gateway.openapi.terms import Terms
 
 MAX_TAGS = 60  # that are shown; those of most operations
 MAX_SCHEMES = 20
+NO_LIST = "It is chosen, but no list is made."  # of an operation in a document that cannot be used as a whole
 MAX_CHOICES = 5000  # lines
 MAX_CHOSEN = 300  # characters of an operationId or a path in such a line
 MAX_SHOWN = 80  # characters of a name or URL of the document
@@ -33,6 +34,11 @@ class Fate(NamedTuple):
     tool: OperationTool | None = None
     reason: str = ""
     notes: Sequence[str] = ()
+
+    @property
+    def is_chosen(self) -> bool:
+        """Whether it becomes a tool, or would in a document that can be used."""
+        return self.tool is not None or self.reason == NO_LIST
 
 
 def report_of(document: Document, fates: Sequence[Fate], terms: Terms, *, rejected: int = 0) -> Report:
@@ -80,11 +86,11 @@ def _grouped(found: Iterable[tuple[str, str]]) -> list[Group]:
 
 
 def _tags(fates: Sequence[Fate]) -> str:
-    """Each tag with the number of its tools and of its operations."""
+    """Each tag with the number of its operations that are chosen, and of all."""
     total, tools = Counter[str](), Counter[str]()
     for fate in fates:
         total.update(set(fate.operation.tags))
-        if fate.tool is not None:
+        if fate.is_chosen:
             tools.update(set(fate.operation.tags))
     shown = [f"{_shown(tag)} {tools[tag]} of {count}" for tag, count in total.most_common(MAX_TAGS)]
     more = len(total) - len(shown)
@@ -169,6 +175,6 @@ def _choice(fate: Fate) -> str:
     else:
         match = f"{{path: {json.dumps(operation.template)}, method: {operation.method}}}"
     about = operation.place if operation.id else operation.summary.partition("\n")[0]
-    if fate.tool is None:
+    if not fate.is_chosen:
         return f"# - {match} # {fate.reason or 'It cannot be a tool.'}"
     return f"- {match} # {_shown(about)}".removesuffix(" # ")

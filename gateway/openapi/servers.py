@@ -32,6 +32,7 @@ class Servers:
         self.warnings: list[str] = []
         self._variables = variables
         own = urlsplit(url)
+        self._scheme = own.scheme
         self._origin = _origin(own)
         self._has_path = own.path.strip("/") != ""
         self._reason = ""  # why the document's server cannot be used, where it matters
@@ -91,7 +92,7 @@ class Servers:
         declared = entry.get("variables")
         url = VARIABLE.sub(lambda found: self._value(found[1], declared), url)
         try:
-            parts = urlsplit(url)
+            parts = urlsplit(url, self._scheme)
             origin = _origin(parts)
         except ValueError as exc:
             raise OperationError(f"It has a server with the url {url[:SHOWN]!r}, which is none.") from exc

@@ -141,6 +141,7 @@ CHAIN = {f"P{number}": {"$ref": f"#/components/parameters/P{number + 1}"} for nu
 BROKEN = [
     ("/a", {"get": "text"}, "GET /a", "It is no object."),
     ("/a", {"$ref": "#/nowhere"}, "/a", "It refers to '#/nowhere', which the document does not have."),
+    ("/a", {"$ref": "#/paths/~1a"}, "/a", "It has a chain of more than 32 references."),
     ("a", {"get": {}}, "GET a", "Its path does not begin with '/'."),
     ("/a#b", {"get": {}}, "GET /a#b", "Its path has the character '#', which no path may have."),
     ("/a/{b", {"get": {}}, "GET /a/{b", "Its path has the character '{', which no path may have."),

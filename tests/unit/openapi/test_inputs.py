@@ -139,6 +139,13 @@ def test_openapi_27_headers_that_are_not_the_callers() -> None:
     assert names(found) == ["Authorization", "X-Own", "key"]
     assert wired(found)["key"] == ("cookie", "key")
     assert found.not_inferrable == ("X-Own",)
+    assert found.warnings == ()
+
+
+def test_a_key_against_repeating_is_the_operators() -> None:
+    keyed = {"parameters": [parameter("Idempotency-Key", "header", required=True)]}
+    assert "'idempotency_key' is set" in "".join(input_(keyed).warnings)
+    assert input_(keyed, terms={"key_header": "Idempotency-Key"}).warnings == ()
 
 
 def test_openapi_28_fixed_and_hidden_arguments() -> None:
@@ -465,10 +472,3 @@ def test_a_body_that_stands_inside_itself_is_refused() -> None:
     content = {"multipart/form-data": {"schema": {"$ref": "#/components/schemas/A"}}}
     with pytest.raises(OperationError, match="inside itself"):
         body_(content, components={"schemas": schemas})
-
-
-def test_another_dialect_is_named_at_the_root() -> None:
-    dialect = "http://json-schema.org/draft-07/schema#"
-    found = input_({"parameters": [parameter("a")]}, version="3.1.0", jsonSchemaDialect=dialect)
-    assert found.schema["$schema"] == dialect
-    assert is_valid(found, {"a": "b"})
