@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gateway.dialects.listings import MAX_SHOWN, Gathered, Summary
 from gateway.jsontext import encode
-from gateway.model import Rejected, ToolDefinition
+from gateway.model import JsonObject, Rejected, ToolDefinition
 from gateway.naming import DefinitionError, published_name, tool_and_version
 from gateway.openapi.curation import chosen, tool_terms, unknown_tools
 from gateway.openapi.document import Document, DocumentError, read_document
@@ -112,6 +112,8 @@ class _Maker:
         self._terms = terms
         self._names = names
         self._converter = Converter(document)
+        self._inputs: set[bytes] = set()  # schemas that can be used: half of all stand there before
+        self._outputs: dict[bytes, bool] = {}
         self._inliner = Inliner(terms.bounds.max_schema_bytes)
         self._version = terms.version or version_of(document.version)[0]
 
@@ -139,14 +141,22 @@ class _Maker:
         given = tool.output_schema and self._inliner.inlined(tool.output_schema)
         if taken is None or (given is None and tool.output_schema is not None):
             return tool
-        try:
-            compile_input(taken)
-        except SchemaError as exc:
-            raise OperationError(f"Its input schema cannot be used. {exc.reason}") from exc
-        if given and not is_json_schema(given):
+        if (text := encode(taken)) not in self._inputs:
+            try:
+                compile_input(taken)
+            except SchemaError as exc:
+                raise OperationError(f"Its input schema cannot be used. {exc.reason}") from exc
+            self._inputs.add(text)
+        if given and not self._is_output(given):
             self.notes += ("Its output schema cannot be used.",)
             given = {}
         return replace(tool, input_schema=taken, output_schema=given, is_checked=True)
+
+    def _is_output(self, schema: JsonObject) -> bool:
+        text = encode(schema)
+        if text not in self._outputs:
+            self._outputs[text] = is_json_schema(schema)
+        return self._outputs[text]
 
     def _made(self, outline: Outline) -> OperationTool:
         """Raises OperationError or DefinitionError for an operation that cannot be a tool."""

@@ -70,6 +70,13 @@ def test_operations_become_tools_with_plans_and_one_that_cannot_is_rejected_alon
     assert TASKS["read_operations"] is read_operations
 
 
+def test_what_is_noted_of_an_operation_is_not_told_of_the_next() -> None:
+    get: dict[str, Any] = {"requestBody": {"content": {"application/json": {}}}}
+    summary, _ = read({"/a": {"get": get}, "/b": {"head": {}, "get": {}}}, methods=("GET",))
+    noted = {note.text: note.ids for note in decode_report(summary.report).notes}
+    assert noted["It takes a body with GET, which some servers and proxies drop."] == ("GET /a",)
+
+
 def test_only_what_does_as_much_twice_as_once_may_be_repeated() -> None:
     def promises(**said: Any) -> dict[str, tuple[bool, bool, str]]:
         found = read(PATHS, **said)[1].values()
