@@ -115,8 +115,8 @@ def _schema(
     except OperationError as exc:
         warnings.append(f"Its output schema cannot be used: {exc}")
         return ANYTHING
-    if terms.output_schemas == "capped" and (size := len(encode(schema))) > MAX_BYTES:
-        warnings.append(f"Its output schema has {size} bytes and is left out; {MAX_BYTES} are kept.")
+    if terms.output_schemas == "capped" and len(encode(schema)) > MAX_BYTES:
+        warnings.append(f"Its output schema has more than {MAX_BYTES} bytes and is left out (output_schemas: capped).")
         return ANYTHING
     return schema
 
