@@ -11,7 +11,8 @@ from msgspec import UNSET
 
 from gateway.dialects.listings import Group, Report
 from gateway.model import Json, JsonObject
-from gateway.openapi.curation import idle_tools, unknown_tools
+from gateway.naming import word
+from gateway.openapi.curation import idle_tools, tool_terms, unknown_tools
 from gateway.openapi.document import Document
 from gateway.openapi.names import version_of
 from gateway.openapi.operations import Operation, OperationError
@@ -61,6 +62,7 @@ def report_of(document: Document, fates: Sequence[Fate], terms: Terms, *, reject
     notes = [Group(text=text) for text in said if text]
     notes += _grouped((note, _named(fate.operation)) for fate in fates for note in fate.notes)
     notes += _grouped(_asked_of_models(fates))
+    notes += _grouped(_called_by_place(operations, terms))
     return Report(
         facts=tuple((name, text) for name, text in facts if text),
         left_out=tuple(_grouped((fate.reason, _named(fate.operation)) for fate in fates if fate.reason)),
@@ -163,6 +165,14 @@ def _asked_of_models(fates: Iterable[Fate]) -> Iterator[tuple[str, str]]:
                     f"a model must give {what}; fix it under arguments if it is the same for all",
                     _named(fate.operation),
                 )
+
+
+def _called_by_place(operations: Sequence[Operation], terms: Terms) -> Iterator[tuple[str, str]]:
+    """Operations whose names would be those of others."""
+    words = Counter(word(operation.id).lower() for operation in operations)
+    for operation in operations:
+        if operation.id and words[word(operation.id).lower()] > 1 and not tool_terms(operation, terms).name:
+            yield "other operations have the same operationId, so its name is made of method and path", operation.place
 
 
 def _choice(fate: Fate) -> str:
