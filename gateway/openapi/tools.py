@@ -31,7 +31,6 @@ from gateway.schemas import SchemaError, compile_input, is_json_schema
 MAX_OPERATIONS = 20_000  # of a document, chosen or not
 SHOWN = 10  # operations in a message
 SAFE = frozenset(("GET", "HEAD", "OPTIONS", "QUERY"))  # RFC 9110, 9.2.1
-KEYED = frozenset(("POST", "PATCH"))  # what an idempotency key makes repeatable
 
 decode_terms = msgspec.json.Decoder(Terms).decode
 
@@ -170,7 +169,8 @@ class _Maker:
         self.notes = (*notes, *taking.warnings, *giving.warnings)
         named = tool_and_version(self._names[operation.place], self._version, terms.bounds.toolkit)
         is_safe = operation.method in SAFE and not said.unsafe
-        key_header = terms.key_header if operation.method in KEYED else ""
+        can_repeat = is_safe or _is_idempotent(operation)
+        key_header = "" if can_repeat else terms.key_header
         plan = Plan(
             method=operation.method,
             path=operation.prefix + operation.template,
@@ -181,7 +181,7 @@ class _Maker:
             access=access,
             answers=giving.answers,
             is_safe=is_safe,
-            can_repeat=is_safe or bool(key_header) or _is_idempotent(operation),
+            can_repeat=can_repeat or bool(key_header),
             key_header=key_header,
             key_quoted=terms.key_quoted,
         )

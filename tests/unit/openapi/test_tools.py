@@ -114,7 +114,8 @@ def test_only_what_does_as_much_twice_as_once_may_be_repeated() -> None:
         "DELETE /pets/{id}": (False, False, ""),
     }
     assert promises() == plain
-    assert promises(key_header="Idempotency-Key") == {**plain, "POST /pets": (False, True, "Idempotency-Key")}
+    keyed = dict.fromkeys(("POST /pets", "PUT /pets", "DELETE /pets/{id}"), (False, True, "Idempotency-Key"))
+    assert promises(key_header="Idempotency-Key") == {**plain, **keyed}
     acts = {"listPets": ToolTerms(unsafe=True)}
     assert promises(tools=acts) == {**plain, "GET /pets": (False, False, "")}
 
