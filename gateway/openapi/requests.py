@@ -96,18 +96,21 @@ def _text(plan: Plan, parameter: Parameter, value: Json) -> str | None:
             raise UnsendableError(TOO_LONG)
         if kind is dict:
             _check_names(plan, parameter, value)
-    return _TEXTS[parameter.where](parameter, value)
+    text = _TEXTS[parameter.where](parameter, value)
+    if text is not None and len(text) > MAX_HEAD_BYTES:
+        raise UnsendableError(TOO_LONG)
+    return text
 
 
 def _check_names(plan: Plan, parameter: Parameter, members: Mapping[str, Json]) -> None:
-    """Refuses an object whose members would stand for other parameters, or for a credential."""
+    """Refuses an object whose members would stand for other parameters, or for what no caller may send."""
     where = parameter.where
     if where != "querystring" and (
         where in ("path", "header") or not parameter.explode or parameter.style == "deepObject" or parameter.media_type
     ):
         return
     others = (other.name for other in plan.parameters if other.where == where and other is not parameter)
-    taken = {name.casefold() for name in (*others, *plan.access.key_names)}
+    taken = {name.casefold() for name in (*others, *plan.hidden, *plan.access.key_names)}
     # In brackets stand members, whose parent some servers would replace.
     if any(name.partition("[")[0].casefold() in taken for name in members):
         raise UnsendableError("has a member with the name of another parameter")

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gateway.dialects.listings import MAX_SHOWN, Gathered, Summary
 from gateway.jsontext import encode
-from gateway.model import Rejected, ToolDefinition
+from gateway.model import JsonObject, Rejected, ToolDefinition
 from gateway.naming import DefinitionError, published_name, tool_and_version
 from gateway.openapi.curation import chosen, tool_terms, unknown_tools
 from gateway.openapi.document import Document, DocumentError, read_document
@@ -20,8 +20,8 @@ from gateway.openapi.inputs import input_of
 from gateway.openapi.names import description_of, tool_names, version_of
 from gateway.openapi.operations import Operation, OperationError, Outline, completed, outlines, rejected
 from gateway.openapi.outputs import output_of
-from gateway.openapi.plan import OperationTool, Plan
-from gateway.openapi.report import Fate, report_of
+from gateway.openapi.plan import OperationTool, Parameter, Plan
+from gateway.openapi.report import NO_LIST, Fate, report_of
 from gateway.openapi.schemas import Converter
 from gateway.openapi.security import access_of, credential_names
 from gateway.openapi.sharing import Parts, Restorer
@@ -30,7 +30,6 @@ from gateway.schemas import SchemaError, compile_input, is_json_schema
 
 MAX_OPERATIONS = 20_000  # of a document, chosen or not
 SHOWN = 10  # operations in a message
-NO_LIST = "It is chosen, but no list is made."
 SAFE = frozenset(("GET", "HEAD", "OPTIONS", "QUERY"))  # RFC 9110, 9.2.1
 KEYED = frozenset(("POST", "PATCH"))  # what an idempotency key makes repeatable
 
@@ -61,8 +60,10 @@ def read_operations(encoded_terms: bytes, text: bytes) -> tuple[bytes, ...]:
     maker = _Maker(document, terms, names)
     fates = []
     for outline, reason in zip(found, reasons, strict=True):
-        tool = maker.tool(outline, gathered) if reason is None else None
-        fates.append(Fate(outline.operation, tool, reason or "", maker.notes))
+        if reason is None:
+            fates.append(Fate(outline.operation, maker.tool(outline, gathered), "", maker.notes))
+        else:
+            fates.append(Fate(outline.operation, None, reason))
     first, *rest = gathered.encoded(f"OpenAPI {document.dialect}", report=_report(document, fates, terms, gathered))
     return first, *maker.parts.encoded(), *rest
 
@@ -111,6 +112,8 @@ class _Maker:
         self._terms = terms
         self._names = names
         self._converter = Converter(document)
+        self._inputs: set[bytes] = set()  # schemas that can be used: half of all stand there before
+        self._outputs: dict[bytes, bool] = {}
         self._inliner = Inliner(terms.bounds.max_schema_bytes)
         self._version = terms.version or version_of(document.version)[0]
 
@@ -138,14 +141,22 @@ class _Maker:
         given = tool.output_schema and self._inliner.inlined(tool.output_schema)
         if taken is None or (given is None and tool.output_schema is not None):
             return tool
-        try:
-            compile_input(taken)
-        except SchemaError as exc:
-            raise OperationError(f"Its input schema cannot be used. {exc.reason}") from exc
-        if given and not is_json_schema(given):
+        if (text := encode(taken)) not in self._inputs:
+            try:
+                compile_input(taken)
+            except SchemaError as exc:
+                raise OperationError(f"Its input schema cannot be used. {exc.reason}") from exc
+            self._inputs.add(text)
+        if given and not self._is_output(given):
             self.notes += ("Its output schema cannot be used.",)
             given = {}
         return replace(tool, input_schema=taken, output_schema=given, is_checked=True)
+
+    def _is_output(self, schema: JsonObject) -> bool:
+        text = encode(schema)
+        if text not in self._outputs:
+            self._outputs[text] = is_json_schema(schema)
+        return self._outputs[text]
 
     def _made(self, outline: Outline) -> OperationTool:
         """Raises OperationError or DefinitionError for an operation that cannot be a tool."""
@@ -164,6 +175,7 @@ class _Maker:
             method=operation.method,
             path=operation.prefix + operation.template,
             parameters=taking.parameters,
+            hidden=_hidden(operation, taking.parameters),
             body=taking.body,
             accept=giving.accept,
             access=access,
@@ -186,6 +198,12 @@ class _Maker:
             hints={"read_only": plan.is_safe, "idempotent": plan.can_repeat},
             plan=plan,
         )
+
+
+def _hidden(operation: Operation, sent: Sequence[Parameter]) -> tuple[str, ...]:
+    """The names of parameters in the query and among cookies that are never sent."""
+    declared = {(one["in"], one["name"]) for one in operation.parameters} - {(one.where, one.name) for one in sent}
+    return tuple(sorted({name for where, name in declared if where in ("query", "cookie")}))
 
 
 def _is_idempotent(operation: Operation) -> bool:

@@ -94,8 +94,8 @@ def test_one_credential_stands_alone_and_names_come_from_titles(tmp_path: Path) 
     servers = [{"url": "https://{region}.pets.example:8443", "variables": variables}]
     code, _, _ = inited(tmp_path, document(servers, [{"corp": []}]))
     assert code == 0
-    config = load(tmp_path / "out.yaml", env={"PET_SHOP_EXTENDED_CORP": "a-secret"})
-    pets: Any = config.backends["pet_shop_extended"]
+    config = load(tmp_path / "out.yaml", env={"PET_SHOP_CORP": "a-secret"})
+    pets: Any = config.backends["pet_shop"]
     assert (pets.url, pets.auth.bearer.get_secret_value()) == ("https://eu.pets.example:8443", "a-secret")
 
 
@@ -103,12 +103,14 @@ REFUSED: list[tuple[dict[str, Any], list[str], str]] = [
     (document(servers=[]), [], "The document does not say where its API is; say so with --url."),
     (document(servers=[{"url": "/v2"}]), [], "does not say where its API is (/v2); say so with --url."),
     (document(servers=[{"url": "https://{host}/"}]), [], "does not say where its API is (https://{host}/)"),
-    (document(), ["--url", "pets.example"], "backends.pet_shop_extended.url: must be an http or https URL"),
+    (document(), ["--url", "pets.example"], "backends.pet_shop.url: must be an http or https URL"),
     (document(), ["--name", "a b"], 'backends."a b": as a name must be'),
     (document(), ["--method", "TRACE"], "must not be TRACE or CONNECT"),
     (document(), ["--max", "2"], "3 operations are chosen, and operations.max allows 2."),
-    (document(), ["--max", "2"], "Its tags: a 0 of 2, b 0 of 1"),
+    (document(), ["--max", "2"], "Its tags: a 2 of 2, b 1 of 1"),
     (document(), ["--max", "2"], "Choose with --tag, --operation or --method, or allow more with --max."),
+    (document(), ["--method", "PUT"], "With --method all, operations that change something become tools, too."),
+    (document(paths={}), ["--method", "all"], "None of its operations becomes a tool:\n"),
     (document(openapi="4.0.0"), [], "pets.json cannot be used: "),
     (document(), ["--protocol", "mcp"], "invalid choice: 'mcp'"),
 ]
