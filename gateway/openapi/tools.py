@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 
@@ -55,7 +56,7 @@ def read_operations(encoded_terms: bytes, text: bytes) -> tuple[bytes, ...]:
         fates = [
             Fate(outline.operation, None, reason or NO_LIST) for outline, reason in zip(found, reasons, strict=True)
         ]
-        return (encode(Summary(failure=failure, report=_report(document, fates, terms, gathered))),)
+        return (encode(Summary(failure=failure, report=_report(document, fates, terms, gathered, text))),)
     maker = _Maker(document, terms, names)
     fates = []
     for outline, reason in zip(found, reasons, strict=True):
@@ -63,7 +64,9 @@ def read_operations(encoded_terms: bytes, text: bytes) -> tuple[bytes, ...]:
             fates.append(Fate(outline.operation, maker.tool(outline, gathered), "", maker.notes))
         else:
             fates.append(Fate(outline.operation, None, reason))
-    first, *rest = gathered.encoded(f"OpenAPI {document.dialect}", report=_report(document, fates, terms, gathered))
+    first, *rest = gathered.encoded(
+        f"OpenAPI {document.dialect}", report=_report(document, fates, terms, gathered, text)
+    )
     return first, *maker.parts.encoded(), *rest
 
 
@@ -86,7 +89,7 @@ def _misfit(found: Sequence[Outline], reasons: Sequence[str | None], terms: Term
     What is said about an operation that is not there may have forbidden what another one now allows.
     """
     if unknown := list(islice(unknown_tools([outline.operation for outline in found], terms), SHOWN)):
-        return f"The configuration does not fit the document: {'; '.join(unknown)}."
+        return f"The configuration does not fit the document: {'; '.join(unknown)}"
     wanted = [outline.operation for outline, reason in zip(found, reasons, strict=True) if reason is None]
     if len(wanted) <= terms.max_operations:
         return ""
@@ -94,8 +97,9 @@ def _misfit(found: Sequence[Outline], reasons: Sequence[str | None], terms: Term
     return f"{len(wanted)} operations are chosen, and operations.max allows {terms.max_operations}. The first: {first}."
 
 
-def _report(document: Document, fates: Sequence[Fate], terms: Terms, gathered: Gathered) -> Raw:
-    return Raw(encode(report_of(document, fates, terms, rejected=len(gathered.rejected))))
+def _report(document: Document, fates: Sequence[Fate], terms: Terms, gathered: Gathered, text: bytes) -> Raw:
+    pin = f"sha256:{hashlib.sha256(text).hexdigest()}"
+    return Raw(encode(report_of(document, fates, terms, rejected=len(gathered.rejected), pin=pin)))
 
 
 class _Maker:
