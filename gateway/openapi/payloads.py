@@ -6,7 +6,7 @@ OpenAPI 3.2, Media Type and Encoding Objects; RFC 7396, JSON Merge Patch.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -193,33 +193,3 @@ def _as_file(schema: Json, converter: Converter) -> Json:
         bounds = {keyword: resolved[keyword] for keyword in ("minItems", "maxItems") if keyword in resolved}
         return {**told, **bounds, "type": "array", "items": FILE}
     return {**told, **FILE}
-
-
-def without_member(schema: Json, tokens: Sequence[str], converter: Converter, *, is_declared: bool = False) -> Json:
-    """A schema of objects without a member, by the tokens of a JSON Pointer. Raises OperationError if there is none.
-
-    An object of which nothing is said may have any, unless the member has to be one that `is_declared`.
-    """
-    kinds = kinds_of(schema, converter)
-    parts = list(converter.parts(schema, *_IN_PLACE)) if isinstance(schema, dict) else []
-    names = {name for part in parts if isinstance(part.get("properties"), dict) for name in part["properties"]}
-    if (kinds and "object" not in kinds) or (tokens[0] not in names and (names or is_declared)):
-        raise OperationError(f"Its body has no member {'/'.join(tokens)[:64]!r}.")
-    return _without(schema, tokens, converter, is_declared=is_declared)
-
-
-def _without(schema: Json, tokens: Sequence[str], converter: Converter, *, is_declared: bool) -> Json:
-    if not isinstance(schema, dict):
-        return schema
-    schema = dict(converter.resolve(schema))
-    token, *rest = tokens
-    for keyword in _IN_PLACE:
-        if isinstance(branches := schema.get(keyword), list):
-            schema[keyword] = [_without(branch, tokens, converter, is_declared=is_declared) for branch in branches]
-    properties = schema.get("properties")
-    if isinstance(properties, dict) and token in properties:
-        inner = {token: without_member(properties[token], rest, converter, is_declared=is_declared)} if rest else {}
-        schema["properties"] = {name: one for name, one in properties.items() if name != token} | inner
-    if not rest and isinstance(required := schema.get("required"), list):
-        schema["required"] = [name for name in required if name != token]
-    return schema
