@@ -42,8 +42,11 @@ class Fate(NamedTuple):
         return self.tool is not None or self.reason == NO_LIST
 
 
-def report_of(document: Document, fates: Sequence[Fate], terms: Terms, *, rejected: int = 0) -> Report:
-    """The report on a document; its `rejected` operations are told elsewhere, whether or not they have fates."""
+def report_of(document: Document, fates: Sequence[Fate], terms: Terms, *, rejected: int = 0, pin: str = "") -> Report:
+    """The report on a document; its `rejected` operations are told elsewhere, whether or not they have fates.
+
+    `pin` is the digest that holds a configuration to this document.
+    """
     tools, left_out = sum(fate.tool is not None for fate in fates), sum(bool(fate.reason) for fate in fates)
     facts = [
         ("document", f"{_shown(document.title) or 'without a title'} {_shown(document.version)}".rstrip()),
@@ -54,6 +57,7 @@ def report_of(document: Document, fates: Sequence[Fate], terms: Terms, *, reject
         ("tags", _tags(fates)),
         ("security", _security(document, terms)),
         ("ignored", _ignored(document.root)),
+        ("pin", pin),
     ]
     operations = [fate.operation for fate in fates]
     said = [*document.warnings, *unknown_tools(operations, terms), *idle_tools(operations, terms)]
