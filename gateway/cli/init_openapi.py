@@ -30,22 +30,9 @@ from gateway.settings.openapi import OpenApiBackendSettings
 
 # Words of titles that say nothing about the API.
 EMPTY_WORDS = frozenset(
-    {
-        "a",
-        "an",
-        "and",
-        "api",
-        "apis",
-        "demo",
-        "description",
-        "documentation",
-        "example",
-        "for",
-        "http",
-        "of",
-        "official",
-    }
-    | {"openapi", "public", "rest", "sample", "server", "service", "spec", "specification", "swagger", "the", "v"}
+    {"a", "an", "and", "api", "apis", "demo", "description", "documentation", "example", "for", "http", "of"}
+    | {"official", "openapi", "public", "rest", "sample", "server", "service", "spec", "specification", "swagger"}
+    | {"the", "v"}
 )
 MAX_WORDS = 2  # of a title, in a name
 MAX_NAME = 32  # characters of a name made of a title

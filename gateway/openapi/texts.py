@@ -37,6 +37,8 @@ def harmless(text: str, most: int = MAX_LENGTH) -> str:
         before, text = text, TAG.sub("", COMMENT.sub("", text))
         if text == before:
             break
+    else:
+        text = text.replace("<", "") if TAG.search(text) else text  # somebody hides markup in markup
     return cut(text.strip(), most)
 
 

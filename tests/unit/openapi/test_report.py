@@ -66,6 +66,13 @@ def test_a_header_that_models_must_make_up_is_worth_a_look_unless_it_is_fixed() 
     assert note not in [group.text for group in reported(arguments={"X-Tenant": "acme"})[0].notes]
 
 
+def test_names_that_several_would_have_are_told() -> None:
+    twins = {"/a": {"get": {"operationId": "twin"}}, "/b": {"get": {"operationId": "Twin"}}}
+    first, *_ = read_operations(encode(terms()), encode(root(twins)))
+    text = "other operations have the same operationId, so its name is made of method and path"
+    assert decode_report(decode_summary(first).report).notes == (Group(text=text, ids=("GET /a", "GET /b")),)
+
+
 @pytest.mark.parametrize("most", [200, 1])
 def test_the_lines_to_choose_from_are_a_configuration_also_where_there_are_too_many(most: int) -> None:
     report, tools = reported(max_operations=most)

@@ -10,11 +10,12 @@ import pytest
 from gateway.dialects.listings import Summary, decode_report, decode_summary
 from gateway.jsontext import encode
 from gateway.model import Rejected
-from gateway.offload.tasks import TASKS
+from gateway.offload.tasks import TASKS, Schemas, check
 from gateway.openapi import tools
 from gateway.openapi.plan import OperationTool
 from gateway.openapi.terms import Match, ToolTerms
 from gateway.openapi.tools import decoder, read_operations
+from gateway.schemas import CompiledSchema
 from tests.unit.openapi.documents import root, terms
 
 ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "integer"}}
@@ -70,6 +71,20 @@ def test_operations_become_tools_with_plans_and_one_that_cannot_is_rejected_alon
     assert TASKS["read_operations"] is read_operations
 
 
+def test_openapi_06_recursive_schemas_stay_recursive_and_check_values_at_any_depth() -> None:
+    found = read(PATHS)[1]
+    assert [tool.remote_id for tool in found.values() if not tool.is_checked] == ["POST /pets"]
+    verdict = check(Schemas(found["Shop.addPet"].input_schema, None))
+    assert not verdict.reason
+    schema = CompiledSchema.compile(verdict.schemas.input)
+
+    def body(name: Any) -> Any:
+        return {"body": {"name": "Rex", "mate": {"mate": {"mate": {"mate": {"name": name}}}}}}
+
+    assert schema.findings(body("Max")) == []
+    assert [finding.place for finding in schema.findings(body(1))] == ["body.mate"]
+
+
 def test_what_is_noted_of_an_operation_is_not_told_of_the_next() -> None:
     get: dict[str, Any] = {"requestBody": {"content": {"application/json": {}}}}
     summary, _ = read({"/a": {"get": get}, "/b": {"head": {}, "get": {}}}, methods=("GET",))
@@ -99,7 +114,8 @@ def test_only_what_does_as_much_twice_as_once_may_be_repeated() -> None:
         "DELETE /pets/{id}": (False, False, ""),
     }
     assert promises() == plain
-    assert promises(key_header="Idempotency-Key") == {**plain, "POST /pets": (False, True, "Idempotency-Key")}
+    keyed = dict.fromkeys(("POST /pets", "PUT /pets", "DELETE /pets/{id}"), (False, True, "Idempotency-Key"))
+    assert promises(key_header="Idempotency-Key") == {**plain, **keyed}
     acts = {"listPets": ToolTerms(unsafe=True)}
     assert promises(tools=acts) == {**plain, "GET /pets": (False, False, "")}
 
