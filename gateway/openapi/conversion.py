@@ -184,23 +184,22 @@ class Conversion:
 
     def _told(self, here: _Here, branch: Json, converted: Json) -> Json:
         """A branch that tells the value of the member that tells branches apart, if its schema does not say it."""
-        found = here.schema.get("discriminator")
-        discriminator: JsonObject = found if isinstance(found, dict) else {}
-        name = discriminator.get("propertyName")
         reference = branch.get("$ref") if isinstance(branch, dict) else None
-        if not isinstance(name, str) or not isinstance(reference, str) or not isinstance(converted, dict):
+        if not isinstance(reference, str) or not isinstance(converted, dict):
             return converted
-        text = ""
-        for part in self._converter.parts(branch, "allOf"):
-            text = text or str(part.get("description", ""))
-            properties = part.get("properties")
-            member = properties.get(name) if isinstance(properties, dict) else None
-            if isinstance(member, dict) and ("const" in member or len(member.get("enum") or "") == 1):
-                return converted
+        parts = list(self._converter.parts(branch, "allOf"))
+        told = (part["discriminator"] for part in (here.schema, *parts) if isinstance(part.get("discriminator"), dict))
+        discriminator: JsonObject = next(told, {})
+        name = discriminator.get("propertyName")
+        members = [part["properties"].get(name) for part in parts if isinstance(part.get("properties"), dict)]
+        is_said = any(isinstance(one, dict) and ("const" in one or len(one.get("enum") or "") == 1) for one in members)
+        if not isinstance(name, str) or is_said:
+            return converted
         implied = reference.rpartition("/")[2]
         mapping = discriminator.get("mapping")
         mapped = [key for key, to in mapping.items() if to in (reference, implied)] if isinstance(mapping, dict) else []
         values = " or ".join(f'"{value}"' for value in mapped or [implied])
+        text = next((part["description"] for part in parts if isinstance(part.get("description"), str)), "")
         return {**converted, "description": harmless(f"{name}: {values}\n\n{text}")}
 
     def _properties(self, here: _Here, keyword: str, value: Json) -> None:

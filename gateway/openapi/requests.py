@@ -110,7 +110,7 @@ def _check_names(plan: Plan, parameter: Parameter, members: Mapping[str, Json]) 
     ):
         return
     others = (other.name for other in plan.parameters if other.where == where and other is not parameter)
-    taken = {name.casefold() for name in (*others, *plan.hidden, *plan.access.key_names)}
+    taken = {name.casefold() for name in (*others, *plan.access.key_names)}
     # In brackets stand members, whose parent some servers would replace.
     if any(name.partition("[")[0].casefold() in taken for name in members):
         raise UnsendableError("has a member with the name of another parameter")

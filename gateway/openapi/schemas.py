@@ -21,6 +21,7 @@ from gateway.schemas import CompiledSchema, SchemaError
 BEFORE_2019 = re.compile("draft-0[467]")
 MAX_IN_PLACE = 1_000  # schemas looked through for the members of one object
 MAX_VARIANTS = 100  # definitions without members that schemas around them exclude
+MAX_DEFINITIONS = 2_000  # of one tool
 MAX_WARNINGS = 50
 SHOWN = 100  # characters of a document in a message
 
@@ -62,6 +63,8 @@ class Converter:
         while waiting:
             name, key = waiting.pop()
             if name not in found:
+                if len(found) == MAX_DEFINITIONS:
+                    raise OperationError(f"Its schemas refer to more than {MAX_DEFINITIONS} others.")
                 found[name], leads_to = self._definition(key)
                 waiting.extend(leads_to.items())
         return dict(sorted(found.items()))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 
@@ -20,7 +21,7 @@ from gateway.openapi.inputs import input_of
 from gateway.openapi.names import description_of, tool_names, version_of
 from gateway.openapi.operations import Operation, OperationError, Outline, completed, outlines, rejected
 from gateway.openapi.outputs import output_of
-from gateway.openapi.plan import OperationTool, Parameter, Plan
+from gateway.openapi.plan import OperationTool, Plan
 from gateway.openapi.report import NO_LIST, Fate, report_of
 from gateway.openapi.schemas import Converter
 from gateway.openapi.security import access_of, credential_names
@@ -31,7 +32,6 @@ from gateway.schemas import SchemaError, compile_input, is_json_schema
 MAX_OPERATIONS = 20_000  # of a document, chosen or not
 SHOWN = 10  # operations in a message
 SAFE = frozenset(("GET", "HEAD", "OPTIONS", "QUERY"))  # RFC 9110, 9.2.1
-KEYED = frozenset(("POST", "PATCH"))  # what an idempotency key makes repeatable
 
 decode_terms = msgspec.json.Decoder(Terms).decode
 
@@ -56,7 +56,7 @@ def read_operations(encoded_terms: bytes, text: bytes) -> tuple[bytes, ...]:
         fates = [
             Fate(outline.operation, None, reason or NO_LIST) for outline, reason in zip(found, reasons, strict=True)
         ]
-        return (encode(Summary(failure=failure, report=_report(document, fates, terms, gathered))),)
+        return (encode(Summary(failure=failure, report=_report(document, fates, terms, gathered, text))),)
     maker = _Maker(document, terms, names)
     fates = []
     for outline, reason in zip(found, reasons, strict=True):
@@ -64,7 +64,9 @@ def read_operations(encoded_terms: bytes, text: bytes) -> tuple[bytes, ...]:
             fates.append(Fate(outline.operation, maker.tool(outline, gathered), "", maker.notes))
         else:
             fates.append(Fate(outline.operation, None, reason))
-    first, *rest = gathered.encoded(f"OpenAPI {document.dialect}", report=_report(document, fates, terms, gathered))
+    first, *rest = gathered.encoded(
+        f"OpenAPI {document.dialect}", report=_report(document, fates, terms, gathered, text)
+    )
     return first, *maker.parts.encoded(), *rest
 
 
@@ -87,7 +89,7 @@ def _misfit(found: Sequence[Outline], reasons: Sequence[str | None], terms: Term
     What is said about an operation that is not there may have forbidden what another one now allows.
     """
     if unknown := list(islice(unknown_tools([outline.operation for outline in found], terms), SHOWN)):
-        return f"The configuration does not fit the document: {'; '.join(unknown)}."
+        return f"The configuration does not fit the document: {'; '.join(unknown)}"
     wanted = [outline.operation for outline, reason in zip(found, reasons, strict=True) if reason is None]
     if len(wanted) <= terms.max_operations:
         return ""
@@ -95,8 +97,9 @@ def _misfit(found: Sequence[Outline], reasons: Sequence[str | None], terms: Term
     return f"{len(wanted)} operations are chosen, and operations.max allows {terms.max_operations}. The first: {first}."
 
 
-def _report(document: Document, fates: Sequence[Fate], terms: Terms, gathered: Gathered) -> Raw:
-    return Raw(encode(report_of(document, fates, terms, rejected=len(gathered.rejected))))
+def _report(document: Document, fates: Sequence[Fate], terms: Terms, gathered: Gathered, text: bytes) -> Raw:
+    pin = f"sha256:{hashlib.sha256(text).hexdigest()}"
+    return Raw(encode(report_of(document, fates, terms, rejected=len(gathered.rejected), pin=pin)))
 
 
 class _Maker:
@@ -170,18 +173,18 @@ class _Maker:
         self.notes = (*notes, *taking.warnings, *giving.warnings)
         named = tool_and_version(self._names[operation.place], self._version, terms.bounds.toolkit)
         is_safe = operation.method in SAFE and not said.unsafe
-        key_header = terms.key_header if operation.method in KEYED else ""
+        can_repeat = is_safe or _is_idempotent(operation)
+        key_header = "" if can_repeat else terms.key_header
         plan = Plan(
             method=operation.method,
             path=operation.prefix + operation.template,
             parameters=taking.parameters,
-            hidden=_hidden(operation, taking.parameters),
             body=taking.body,
             accept=giving.accept,
             access=access,
             answers=giving.answers,
             is_safe=is_safe,
-            can_repeat=is_safe or bool(key_header) or _is_idempotent(operation),
+            can_repeat=can_repeat or bool(key_header),
             key_header=key_header,
             key_quoted=terms.key_quoted,
         )
@@ -198,12 +201,6 @@ class _Maker:
             hints={"read_only": plan.is_safe, "idempotent": plan.can_repeat},
             plan=plan,
         )
-
-
-def _hidden(operation: Operation, sent: Sequence[Parameter]) -> tuple[str, ...]:
-    """The names of parameters in the query and among cookies that are never sent."""
-    declared = {(one["in"], one["name"]) for one in operation.parameters} - {(one.where, one.name) for one in sent}
-    return tuple(sorted({name for where, name in declared if where in ("query", "cookie")}))
 
 
 def _is_idempotent(operation: Operation) -> bool:

@@ -165,12 +165,11 @@ async def test_openapi_02_a_document_that_is_none_leaves_the_other_tools_alone(t
         assert refused.document["code"] == "backend_unavailable"
 
 
-MANY = [20_001, 100_000]
+MANY = 100_000
 
 
-@pytest.mark.parametrize("many", MANY)
-async def test_openapi_10_more_operations_than_anybody_wants_are_none(many: int, start: Start) -> None:
-    paths = b",".join(b'"/%d":{"get":{}}' % number for number in range(many))
+async def test_openapi_10_more_operations_than_anybody_wants_are_none(start: Start) -> None:
+    paths = b",".join(b'"/%d":{"get":{}}' % number for number in range(MANY))
     text = b'{"openapi":"3.1.0","info":{"title":"x","version":"1"},"paths":{%b}}' % paths
     async with http_api(text) as bad, http_api({"/": {"get": operation("ask")}}) as good:
         running = await start(config({"bad": bad.backend(toolkit="Bad"), "good": good.backend()}))

@@ -290,8 +290,10 @@ def test_a_branch_tells_the_value_that_chooses_it() -> None:
         "Cat": {"description": "A cat.", "properties": {"kind": {"type": "string"}}},
         "Dog": {"properties": {"kind": {"enum": ["dog"]}}},
         "Cow": {},
+        "Fox": {"allOf": [{"$ref": "#/components/schemas/Wild"}, {"description": "A fox."}]},
+        "Wild": {"discriminator": {"propertyName": "wild", "mapping": {"red": "Fox"}}},
     }
-    refs = [{"$ref": f"#/components/schemas/{name}"} for name in schemas]
+    refs = [{"$ref": f"#/components/schemas/{name}"} for name in ("Cat", "Dog", "Cow")]
     mapping = {"feline": "#/components/schemas/Cat", "puss": "Cat"}
     schema = {"oneOf": refs, "discriminator": {"propertyName": "kind", "mapping": mapping}}
     branches = converted(schema, schemas=schemas)["anyOf"]
@@ -300,6 +302,8 @@ def test_a_branch_tells_the_value_that_chooses_it() -> None:
         None,
         'kind: "Cow"',
     ]
+    (inherited,) = converted({"anyOf": [{"$ref": "#/components/schemas/Fox"}]}, schemas=schemas)["anyOf"]
+    assert inherited["description"] == 'wild: "red"\n\nA fox.'
 
 
 def test_a_merge_patch_may_leave_out_and_remove_any_member() -> None:
@@ -341,6 +345,12 @@ def test_schemas_that_exclude_members_of_each_other_do_not_multiply() -> None:
     needed: Any = {}
     converter.convert({"$ref": "#/components/schemas/A0"}, "input", needed)
     assert len(converter.definitions(needed)) < 200
+
+
+def test_more_definitions_than_a_tool_can_have_are_refused() -> None:
+    chain = {f"X{n}": {"items": {"$ref": f"#/components/schemas/X{n + 1}"}} for n in range(2_001)}
+    with pytest.raises(OperationError, match="more than 2000 others"):
+        converted({"$ref": "#/components/schemas/X0"}, schemas={**chain, "X2001": {}})
 
 
 def test_nesting_beyond_reason_is_refused() -> None:
