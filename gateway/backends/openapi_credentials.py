@@ -31,6 +31,7 @@ from gateway.settings.openapi_auth import (
 )
 from gateway.wire import Headers, WireRequest
 
+UNCOMPRESSED = (b"accept-encoding", b"identity")  # else any coding will do (RFC 9110, section 12.5.3); we decode none
 COOKIE = b"cookie"
 AUTHORIZATION = b"authorization"
 SENDABLE = re.compile(r"[\x20-\x7e]+")  # of a lent token in a header: no end of a line, and no letters beyond ASCII
@@ -55,7 +56,7 @@ class Placed(NamedTuple):
 class Own(NamedTuple):
     """What the gateway sends of its own with the calls of an operation; at most one of the latter two is set.
 
-    `headers` of `placed` begin with our User-Agent.
+    `headers` of `placed` begin with our User-Agent, and with that nothing is to be compressed.
     """
 
     placed: Placed
@@ -98,7 +99,7 @@ class OpenApiCredentials:
         return own
 
     def _joined(self, access: Access) -> Own:
-        placed, signed, issued = Placed((USER_AGENT,)), None, None
+        placed, signed, issued = Placed((USER_AGENT, UNCOMPRESSED)), None, None
         for name in (WHOLE,) if access.schemes is None else access.schemes:
             match self._sources.get(name):
                 case Placed() as fixed:

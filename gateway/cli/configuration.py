@@ -135,6 +135,8 @@ def _of_route(config: Config, route: RouteSettings) -> Iterator[str]:
     if route.validate_output == "off":
         yield "validate_output is off: values are not checked"
     protocol = config.backends[route.backend].protocol
+    if protocol == "openapi" and route.validate_output == "fail":
+        yield "validate_output is fail: calls that did what they should fail where the API breaks its own document"
     for name, spoken in SPOKEN.items():
         if protocol not in spoken and getattr(route, name) != getattr(UNWRITTEN, name):
             yield f"{name} has no effect on tools of {protocol}, only on those of {_and(sorted(spoken))}"

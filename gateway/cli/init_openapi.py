@@ -21,7 +21,7 @@ from gateway.dialects.listings import decode_report, decode_summary
 from gateway.errors import GatewayError
 from gateway.jsontext import encode
 from gateway.model import Rejected
-from gateway.openapi.curation import chosen
+from gateway.openapi.curation import ALL, chosen
 from gateway.openapi.document import Document, DocumentError, read_document
 from gateway.openapi.operations import OperationError, outlines
 from gateway.openapi.terms import Terms
@@ -30,9 +30,11 @@ from gateway.settings.openapi import OpenApiBackendSettings
 
 # Words of titles that say nothing about the API.
 EMPTY_WORDS = frozenset(
-    ("a", "an", "and", "api", "apis", "for", "http", "of", "openapi", "rest", "swagger", "the", "v")
+    {"a", "an", "and", "api", "apis", "demo", "description", "documentation", "example", "for", "http", "of"}
+    | {"official", "openapi", "public", "rest", "sample", "server", "service", "spec", "specification", "swagger"}
+    | {"the", "v"}
 )
-MAX_WORDS = 3  # of a title, in a name
+MAX_WORDS = 2  # of a title, in a name
 MAX_NAME = 32  # characters of a name made of a title
 VARIABLE = re.compile(r"\{([^{}]*)\}")
 SCHEME = re.compile(r"[^\x00-\x20\x7f]{1,256}")
@@ -49,7 +51,7 @@ class Credential(NamedTuple):
 def draft(arguments: argparse.Namespace) -> Draft:
     """Reads a document, and drafts a backend that makes tools of it. Raises CommandError."""
     place, folder = arguments.document, arguments.output.parent
-    if not _is_url(place):
+    if not _is_url(place) and not os.path.isabs(place):
         place = os.path.relpath(place, folder)
     before = [f"document: {_quoted(place)}", *(["allow_http: true"] if arguments.allow_http else [])]
     text = asyncio.run(_read(_settings("api", ["url: http://127.0.0.1", *before], folder), arguments.document))
@@ -106,7 +108,8 @@ async def _read(settings: OpenApiBackendSettings, place: str) -> bytes:
 
 def _name(title: str) -> str:
     """A name for the backend from the words of a title that say something: `Swagger Petstore 3.0`, `petstore`."""
-    words = [word for word in re.findall("[a-z0-9]+", title.lower()) if word not in EMPTY_WORDS]
+    first = re.split(r"[-+:(|,]", title.lower().replace("'s ", " "))[0]
+    words = [word for word in re.findall("[a-z0-9]+", first) if word not in EMPTY_WORDS]
     telling = [word for word in words if not re.fullmatch("v?[0-9]+", word)]
     return "_".join(telling[:MAX_WORDS])[:MAX_NAME].strip("_") or "api"
 
@@ -169,7 +172,13 @@ def _listed(terms: Terms, text: bytes) -> Listed:
     if summary.rejected:
         said.append(f"  {len(summary.rejected)} cannot be tools; check says why")
     decode = decoder()
-    return Listed(sum(len(decode(part)) for part in parts), tuple(said))
+    tools = sum(len(decode(part)) for part in parts)
+    if not tools:
+        hint = (
+            "" if terms.methods == (ALL,) else "With --method all, operations that change something become tools, too."
+        )
+        raise CommandError(USAGE, "None of its operations becomes a tool:", *said, *filter(None, [hint]))
+    return Listed(tools, tuple(said))
 
 
 def _credentials(name: str, document: Document, terms: Terms) -> dict[str, Credential]:

@@ -17,6 +17,7 @@ SERVERS = {
     "rap": "gateway.demo.rap_server",
     "rcrt": "gateway.demo.rcrt_server",
     "mcp": "gateway.demo.mcp_server",
+    "openapi": "gateway.demo.openapi_server",
 }
 READY_WAIT_S = 20.0  # to import and bind: well under a second each, unless the machine is very busy
 STOP_WAIT_S = 5.0  # longer than the servers give the calls they still run

@@ -30,11 +30,12 @@ SCALARS = frozenset({"boolean", "integer", "null", "number", "string"})
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.-]")
 
+KEY_HEADER = "idempotency-key"  # sent as the operator says
 # Headers that no argument sets: OpenAPI excludes three of them; others frame the request, or are ours.
 OURS = frozenset(
     {"accept", "content-type", "authorization", "accept-encoding", "content-encoding", "content-length", "host", "te"}
-    | {"connection", "cookie", "expect", "forwarded", "idempotency-key", "keep-alive", "trailer", "transfer-encoding"}
-    | {"traceparent", "tracestate", "upgrade", "via"}
+    | {"connection", "cookie", "expect", "forwarded", KEY_HEADER, "keep-alive", "trailer", "transfer-encoding"}
+    | {"traceparent", "tracestate", "upgrade", "user-agent", "via"}
 )
 OUR_PREFIXES = ("proxy-", "sec-", "x-forwarded-")
 
@@ -70,6 +71,8 @@ def arguments_of(
         where: Where = node["in"]
         if not _is_ours(where, node["name"], excluded):
             found.append((where, node))
+        elif node["name"].lower() == KEY_HEADER and (where, KEY_HEADER) not in excluded:
+            warnings.append("It takes an Idempotency-Key, which is sent if 'idempotency_key' is set.")
     placeholders = dict.fromkeys(PLACEHOLDER.findall(operation.template))
     found = [(where, node) for where, node in found if _has_place(where, node["name"], placeholders, warnings)]
     for name in placeholders:

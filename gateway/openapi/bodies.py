@@ -11,15 +11,16 @@ from msgspec import Raw
 
 from gateway import jsontext
 from gateway.model import Json, JsonObject
+from gateway.openapi import media
 from gateway.openapi.plan import BodyKind, BodyPlan, Field, Parameter
 from gateway.openapi.serialise import CONTAINERS, Encode, UnsendableError, encoder, query_text, scalar
 
 MAX_PARTS = 1024  # values of a body longer than what is ever read here: some long texts are read fast
+MAX_ESCAPES = 16 * 1024  # characters of a form that are encoded one by one: 5 ms
+PLAIN = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~ "
 BOUNDARY_DIGITS = 24
 
 _is_media_type = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+(?:; ?[ -~]*)?", re.ASCII).fullmatch
-_charset = re.compile(r";\s*charset\s*=\s*\"?([\w.:-]+)", re.ASCII | re.IGNORECASE).search
-_boundary = re.compile(r"\s*;\s*boundary\s*=[^;]*", re.IGNORECASE)
 # As browsers write names in quotes (HTML, multipart/form-data encoding algorithm).
 _QUOTED = str.maketrans({'"': "%22", "\r": "%0D", "\n": "%0A"})
 
@@ -77,11 +78,13 @@ def _encode_lines(plan: BodyPlan, value: Json) -> Body:
 
 
 def _encode_text(plan: BodyPlan, value: Json) -> Body:
-    named = _charset(plan.media_type)
+    charset = media.charset_of(plan.media_type) or "utf-8"
+    if not media.KNOWN_CHARSET.fullmatch(charset):
+        raise UnsendableError("has a charset that is not known here")
     try:
-        return plan.media_type, scalar(value).encode(named[1] if named else "utf-8")
+        return plan.media_type, scalar(value).encode(charset)
     except (UnicodeEncodeError, LookupError) as exc:
-        raise UnsendableError("holds a character that its character set lacks") from exc
+        raise UnsendableError("holds a character that its charset lacks") from exc
 
 
 def _encode_bytes(plan: BodyPlan, value: Json) -> Body:
@@ -98,11 +101,17 @@ def _from_base64(value: Json) -> bytes:
 
 
 def _encode_form(plan: BodyPlan, value: Json) -> Body:
-    return plan.media_type, form_text(plan.fields, value, _with_plus).encode("ascii")
+    has_many = len(jsontext.encode(value).translate(None, PLAIN)) > MAX_ESCAPES
+    return plan.media_type, form_text(plan.fields, value, _all_encoded if has_many else _with_plus).encode("ascii")
 
 
 def _with_plus(text: str) -> str:
     return _but_blanks(text).replace(" ", "+")
+
+
+def _all_encoded(text: str) -> str:
+    """Encodes every byte, which means the same: a hundred times as fast where there is much to encode."""
+    return f"%{text.encode().hex('%').upper()}" if text else ""
 
 
 def form_text(fields: Mapping[str, Field], value: Json, encode: Encode) -> str:
@@ -164,8 +173,7 @@ def _encode_multipart(plan: BodyPlan, value: Json) -> Body:
     # No part holds its own digest.
     boundary = digest.hexdigest()[:BOUNDARY_DIGITS]
     lines = [b"--%b\r\n%b\r\n" % (boundary.encode(), part) for part in parts]
-    media_type = f"{_boundary.sub('', plan.media_type)}; boundary={boundary}"
-    return media_type, b"".join((*lines, b"--%b--\r\n" % boundary.encode()))
+    return f"{plan.media_type}; boundary={boundary}", b"".join((*lines, b"--%b--\r\n" % boundary.encode()))
 
 
 def _part(name: str, value: Json, field: Field) -> bytes:

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from gateway.model import Json, JsonObject
-from gateway.openapi.keywords import ANNOTATIONS, PLAIN, is_number, options_of, or_null, types_of
-from gateway.openapi.texts import cleaned
+from gateway.openapi.keywords import ANNOTATIONS, PLAIN, check_dialect, is_number, options_of, or_null, types_of
+from gateway.openapi.texts import harmless
 
 if TYPE_CHECKING:
     from gateway.openapi.schemas import Converter
@@ -53,7 +53,6 @@ class Conversion:
         self._direction: Direction = direction
         self._needed = needed
         self._mark = _MARKS[direction]
-        self._dialect = converter.dialect  # raises OperationError
 
     def schema(self, schema: Json, without: frozenset[str] = NO_MEMBERS) -> Json:
         """A schema, `without` some members of its object. Raises OperationError."""
@@ -80,7 +79,7 @@ class Conversion:
     # Each of these converts one keyword.
 
     def _text(self, here: _Here, keyword: str, value: Json) -> None:
-        if isinstance(value, str) and (text := cleaned(value)):
+        if isinstance(value, str) and (text := harmless(value)):
             here.result[keyword] = text
 
     def _type(self, here: _Here, keyword: str, value: Json) -> None:
@@ -103,9 +102,6 @@ class Conversion:
             self._left_out(keyword, value)
         elif here.schema.get(exclusive) is not True:
             here.result[keyword] = value
-        elif self._dialect:
-            here.result[keyword] = value
-            here.result[exclusive] = True
         else:
             here.result[exclusive] = value
 
@@ -154,16 +150,16 @@ class Conversion:
         elif isinstance(value, list) and value:
             converted = [items.schema(inner) for inner in value]
             others = here.schema.get("additionalItems")
-            here.result[keyword if self._dialect else "prefixItems"] = converted
+            here.result["prefixItems"] = converted
             if isinstance(others, dict | bool):
-                here.result["additionalItems" if self._dialect else "items"] = items.schema(others)
+                here.result["items"] = items.schema(others)
 
     def _all_of(self, here: _Here, keyword: str, value: Json) -> None:
         if not isinstance(value, list):
             return
         converted = [self.schema(branch, here.without) for branch in value]
         branches = [branch for branch in converted if branch not in (True, {})]
-        is_alone = len(branches) == 1 and "$ref" not in here.schema and not self._dialect
+        is_alone = len(branches) == 1 and "$ref" not in here.schema
         if is_alone and isinstance(branches[0], dict) and branches[0].keys() == {"$ref"}:
             here.result["$ref"] = branches[0]["$ref"]
         elif branches:
@@ -188,24 +184,23 @@ class Conversion:
 
     def _told(self, here: _Here, branch: Json, converted: Json) -> Json:
         """A branch that tells the value of the member that tells branches apart, if its schema does not say it."""
-        found = here.schema.get("discriminator")
-        discriminator: JsonObject = found if isinstance(found, dict) else {}
-        name = discriminator.get("propertyName")
         reference = branch.get("$ref") if isinstance(branch, dict) else None
-        if not isinstance(name, str) or not isinstance(reference, str) or not isinstance(converted, dict):
+        if not isinstance(reference, str) or not isinstance(converted, dict):
             return converted
-        text = ""
-        for part in self._converter.parts(branch, "allOf"):
-            text = text or str(part.get("description", ""))
-            properties = part.get("properties")
-            member = properties.get(name) if isinstance(properties, dict) else None
-            if isinstance(member, dict) and ("const" in member or len(member.get("enum") or "") == 1):
-                return converted
+        parts = list(self._converter.parts(branch, "allOf"))
+        told = (part["discriminator"] for part in (here.schema, *parts) if isinstance(part.get("discriminator"), dict))
+        discriminator: JsonObject = next(told, {})
+        name = discriminator.get("propertyName")
+        members = [part["properties"].get(name) for part in parts if isinstance(part.get("properties"), dict)]
+        is_said = any(isinstance(one, dict) and ("const" in one or len(one.get("enum") or "") == 1) for one in members)
+        if not isinstance(name, str) or is_said:
+            return converted
         implied = reference.rpartition("/")[2]
         mapping = discriminator.get("mapping")
         mapped = [key for key, to in mapping.items() if to in (reference, implied)] if isinstance(mapping, dict) else []
         values = " or ".join(f'"{value}"' for value in mapped or [implied])
-        return {**converted, "description": cleaned(f"{name}: {values}\n\n{text}")}
+        text = next((part["description"] for part in parts if isinstance(part.get("description"), str)), "")
+        return {**converted, "description": harmless(f"{name}: {values}\n\n{text}")}
 
     def _properties(self, here: _Here, keyword: str, value: Json) -> None:
         if isinstance(value, dict):
@@ -232,8 +227,16 @@ class Conversion:
                 if isinstance(others, list)
             }
 
-    def _schema_dialect(self, _here: _Here, _: str, value: Json) -> None:
-        self._converter.check_dialect(value)
+    def _dependencies(self, here: _Here, _: str, value: Json) -> None:
+        """What drafts before 2019-09 say with one keyword."""
+        if isinstance(value, dict):
+            named = {name: inner for name, inner in value.items() if isinstance(inner, list)}
+            schemas = {name: inner for name, inner in value.items() if isinstance(inner, dict | bool)}
+            self._dependent_required(here, "dependentRequired", named)
+            self._dependent_schemas(here, "dependentSchemas", schemas)
+
+    def _dialect(self, _here: _Here, _: str, value: Json) -> None:
+        check_dialect(value)
 
     # What they share.
 
@@ -267,7 +270,7 @@ class Conversion:
 _CONVERSIONS: dict[str, Callable[[Conversion, _Here, str, Json], None]] = {
     "$ref": Conversion._reference,
     "$dynamicRef": Conversion._reference,
-    "$schema": Conversion._schema_dialect,
+    "$schema": Conversion._dialect,
     "title": Conversion._text,
     "description": Conversion._text,
     "type": Conversion._type,
@@ -281,6 +284,7 @@ _CONVERSIONS: dict[str, Callable[[Conversion, _Here, str, Json], None]] = {
     "patternProperties": Conversion._by_pattern,
     "dependentSchemas": Conversion._dependent_schemas,
     "dependentRequired": Conversion._dependent_required,
+    "dependencies": Conversion._dependencies,
     "additionalProperties": Conversion._others,
     "unevaluatedProperties": Conversion._others,
     "propertyNames": Conversion._one,

@@ -10,17 +10,17 @@ from gateway.jsontext import encode
 from gateway.model import Json, JsonObject
 from gateway.openapi.arguments import BODY, Argument, arguments_of
 from gateway.openapi.conversion import Needed
+from gateway.openapi.members import POINTER, requires_members, taken_out
 from gateway.openapi.operations import Operation, OperationError
-from gateway.openapi.payloads import Payload, payload_of, without_member
+from gateway.openapi.payloads import payload_of
 from gateway.openapi.plan import BodyPlan, Parameter
 from gateway.openapi.schemas import Converter
 from gateway.openapi.terms import Terms, ToolTerms
-from gateway.openapi.texts import cleaned
+from gateway.openapi.texts import harmless
 from gateway.schemas.inline import with_subschemas
 
 MAX_BYTES = 64 * 1024  # of an input schema, which is in the list of every caller
 DESCRIBED_DEPTH = 3  # schemas one inside the other whose descriptions stay in one that is too large
-POINTER = f"/{BODY}/"  # begins the JSON Pointer to a member of the body
 USUALLY_WITHOUT_BODY = ("GET", "HEAD", "DELETE", "OPTIONS")  # RFC 9110, 9.3: a body there means nothing by itself
 
 
@@ -63,33 +63,28 @@ def _input_of(
     warnings: list[str] = []
     arguments = arguments_of(operation, converter, excluded, warnings)
     _check_known(arguments, operation, tool_terms)
-    fixed = _fixed(arguments, terms.arguments) | _fixed(arguments, tool_terms.arguments)
-    hidden = _hidden(arguments, fixed, tool_terms)
+    given = _fixed(arguments, terms.arguments) | _fixed(arguments, tool_terms.arguments)
+    fixed = dict.fromkeys(_hidden(arguments, given, tool_terms)) | given  # null is not sent
     needed: Needed = {}
     properties: JsonObject = {}
-    shown = [one for one in arguments if one.argument not in fixed and one.argument not in hidden]
+    shown = [one for one in arguments if one.argument not in fixed]
     for argument in shown:
         schema = converter.convert(argument.schema, "input", needed)
         properties[argument.argument] = _described(schema, argument.description, is_deprecated=argument.is_deprecated)
     required = [one.argument for one in shown if one.required]
     body = _body(operation, converter, terms, tool_terms, needed, properties, required, warnings)
-    schema = _root(properties, required, converter.definitions(needed), converter.dialect)
+    schema = _root(properties, required, converter.definitions(needed))
     return Input(
         schema=_small(schema, warnings),
-        parameters=tuple(
-            _parameter(one, fixed.get(one.argument, UNSET), terms, tool_terms)
-            for one in arguments
-            if one.argument not in hidden
-        ),
+        parameters=tuple(_parameter(one, fixed.get(one.argument, UNSET), terms, tool_terms) for one in arguments),
         body=body,
         warnings=tuple(warnings),
         not_inferrable=tuple(one.argument for one in shown if one.required and one.where in ("header", "cookie")),
     )
 
 
-def _root(properties: JsonObject, required: list[str], definitions: JsonObject, dialect: str) -> JsonObject:
-    root: JsonObject = {"$schema": dialect} if dialect else {}
-    root |= {"type": "object", "properties": properties, "additionalProperties": False}
+def _root(properties: JsonObject, required: list[str], definitions: JsonObject) -> JsonObject:
+    root: JsonObject = {"type": "object", "properties": properties, "additionalProperties": False}
     if required:
         root["required"] = required
     if definitions:
@@ -115,7 +110,7 @@ def _parameter(argument: Argument, fixed: Json | UnsetType, terms: Terms, tool_t
 
 def _described(schema: JsonObject, description: str, *, is_deprecated: bool = False) -> JsonObject:
     """A converted schema with the description of its place, which says more than that of its type."""
-    text = cleaned(description) or schema.get("description", "")
+    text = harmless(description) or schema.get("description", "")
     if is_deprecated:
         text = f"{text} (deprecated)".strip()
     return {**schema, "description": text} if text else schema
@@ -185,53 +180,16 @@ def _body(
         return None
     if operation.method in USUALLY_WITHOUT_BODY:
         warnings.append(f"It takes a body with {operation.method}, which some servers and proxies drop.")
-    schema, fixed = _with_fixed(payload, converter, terms, tool_terms)
+    schema, fixed = taken_out(payload.schema, converter, terms, tool_terms)
     if "" not in fixed:
         converted = converter.convert(schema, payload.direction, needed)
         description = operation.body.get("description")
         properties[BODY] = _described(converted, description if isinstance(description, str) else "")
-        if is_required and not (fixed and not _requires_members(schema, converter)):
+        if is_required and not (fixed and not requires_members(schema, converter)):
             required.append(BODY)
     return BodyPlan(
         kind=payload.kind, media_type=payload.media_type, required=is_required, fields=payload.fields, fixed=fixed
     )
-
-
-def _with_fixed(
-    payload: Payload, converter: Converter, terms: Terms, tool_terms: ToolTerms
-) -> tuple[Json, dict[str, Json]]:
-    """The schema of a body without members that the operator gives or hides, and their values. Raises OperationError.
-
-    Values for all operations are for those that have such a member.
-    """
-    schema, fixed = payload.schema, dict[str, Json]()
-    if BODY in tool_terms.arguments:
-        return schema, {"": tool_terms.arguments[BODY]}
-    for name, value in terms.arguments.items():
-        if name.startswith(POINTER):
-            try:
-                schema = without_member(schema, _tokens(name), converter, is_declared=True)
-            except OperationError:
-                continue
-            fixed[name.removeprefix(f"/{BODY}")] = value
-    for name in (*tool_terms.arguments, *tool_terms.hide):
-        if not name.startswith(POINTER) or name.removeprefix(f"/{BODY}") in fixed:
-            continue
-        schema = without_member(schema, _tokens(name), converter)
-    for name, value in tool_terms.arguments.items():
-        if name.startswith(POINTER):
-            fixed[name.removeprefix(f"/{BODY}")] = value
-    return schema, fixed
-
-
-def _tokens(pointer: str) -> list[str]:
-    return [token.replace("~1", "/").replace("~0", "~") for token in pointer.removeprefix(POINTER).split("/")]
-
-
-def _requires_members(schema: Json, converter: Converter) -> bool:
-    if not isinstance(schema, dict):
-        return False
-    return any(part.get("required") for part in converter.parts(schema, "allOf", "anyOf", "oneOf"))
 
 
 # The size.

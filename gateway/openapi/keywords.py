@@ -11,6 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from gateway.model import Json, JsonObject
+from gateway.openapi.operations import OperationError
 
 ANNOTATIONS = frozenset({"title", "description", "default", "deprecated", "examples"})
 TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
@@ -50,6 +51,11 @@ def _is_list(value: Json) -> bool:
     return isinstance(value, list)
 
 
+# 2020-12, its form for OpenAPI, and older drafts, which are understood as far as they say the same in another way.
+_DIALECTS = re.compile(
+    r"https?://(spec\.openapis\.org/oas/3\.[0-9]+/.+|json-schema\.org/draft(-0[467]|/2019-09|/2020-12)/schema)#?"
+)
+
 # Keywords that are taken as they are if their value is one that they may have; other keywords are left out.
 PLAIN: dict[str, Callable[[Json], bool]] = {
     "format": _is_text,
@@ -70,6 +76,12 @@ PLAIN: dict[str, Callable[[Json], bool]] = {
     "minProperties": _is_count,
     "maxProperties": _is_count,
 }
+
+
+def check_dialect(named: Json) -> None:
+    """Raises OperationError for schemas in a dialect that is not known."""
+    if not isinstance(named, str) or not _DIALECTS.fullmatch(named):
+        raise OperationError(f"Its schemas are in the dialect {str(named)[:100]!r}, which is not supported.")
 
 
 def types_of(value: Json) -> str | list[str] | None:

@@ -12,22 +12,14 @@ from gateway.naming import DEFAULT_VERSION, DIGEST_LENGTH, full_version, word
 from gateway.openapi.curation import tool_terms
 from gateway.openapi.operations import Operation
 from gateway.openapi.terms import Terms, ToolTerms
+from gateway.openapi.texts import MAX_READ, cut, harmless
 
 MAX_WORD = 128  # characters of a tool's name without its toolkit
 MAX_DESCRIPTION = 1024  # characters; the tool interfaces of common models cut off there
-MAX_READ = 16 * 1024  # characters of a description that are looked at
-MAX_ROUNDS = 8  # of removing markup, which may appear by removing some
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 VERSION = re.compile(r"[vV]?(?P<numbers>[0-9]{1,9}(?:\.[0-9]{1,9}){0,2})(?P<rest>(?:[-+. _].*)?)", re.DOTALL)
 DATE = re.compile(r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})(?P<rest>(?:[-+. _T].*)?)", re.DOTALL)
 SHOWN = 40  # characters of a version in a warning
-# What shows nothing and changes how the rest is read: control characters but line ends and tabs, directions of text,
-# zero-width blanks, and the tags block, in which whole sentences can hide.
-INVISIBLE = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
-)
-COMMENT = re.compile(r"<!--[^<>]*-->")
-TAG = re.compile(r"</?[A-Za-z][A-Za-z0-9-]*(?:[\s/][^<>]*)?>")
 
 
 class Make(IntEnum):
@@ -125,30 +117,10 @@ def description_of(operation: Operation, said: ToolTerms) -> str:
     """What models are told about an operation: what the operator says, else what the document does, made harmless."""
     if said.description:
         return said.description
-    summary, description = _harmless(operation.summary), _harmless(operation.description)
+    summary, description = harmless(operation.summary, MAX_READ), harmless(operation.description, MAX_READ)
     if summary and summary in description:
         summary = ""
     elif description and description in summary:
         description = ""
     text = "\n\n".join(part for part in (summary, description) if part) or operation.place
-    return _cut(f"Deprecated. {text}" if operation.is_deprecated else text)
-
-
-def _harmless(text: str) -> str:
-    """A text without markup of HTML, and without characters that do not show; CommonMark is left as it is."""
-    text = INVISIBLE.sub("", text[:MAX_READ].replace("\r\n", "\n").replace("\r", "\n"))
-    for _ in range(MAX_ROUNDS):
-        before, text = text, TAG.sub("", COMMENT.sub("", text))
-        if text == before:
-            break
-    return text.strip()
-
-
-def _cut(text: str) -> str:
-    """A text of at most MAX_DESCRIPTION characters, cut between words."""
-    if len(text) <= MAX_DESCRIPTION:
-        return text
-    kept = text[: MAX_DESCRIPTION - 2]
-    if not text[len(kept)].isspace():
-        kept = kept.rpartition(" ")[0] or kept
-    return f"{kept.rstrip()} …"
+    return cut(f"Deprecated. {text}" if operation.is_deprecated else text, MAX_DESCRIPTION)

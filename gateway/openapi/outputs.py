@@ -112,13 +112,11 @@ def _schema(
         schema = forms[0] if len(forms) == 1 else {"anyOf": forms}
         if definitions := converter.definitions(needed):
             schema = {**schema, "$defs": definitions}
-        if converter.dialect:
-            schema = {"$schema": converter.dialect, **schema}
     except OperationError as exc:
         warnings.append(f"Its output schema cannot be used: {exc}")
         return ANYTHING
-    if terms.output_schemas == "capped" and (size := len(encode(schema))) > MAX_BYTES:
-        warnings.append(f"Its output schema has {size} bytes and is left out; {MAX_BYTES} are kept.")
+    if terms.output_schemas == "capped" and len(encode(schema)) > MAX_BYTES:
+        warnings.append(f"Its output schema has more than {MAX_BYTES} bytes and is left out (output_schemas: capped).")
         return ANYTHING
     return schema
 
@@ -134,8 +132,9 @@ def _forms(successes: Sequence[tuple[str, JsonObject]], converter: Converter, ne
         if status in WITHOUT_BODY or not content:
             forms += [NULL, LOCATION] if status in CREATED else [NULL]
             continue
-        for media_type, described in content.items():
-            kind = media.essence(media_type)
+        kinds = [(media.essence(media_type), described) for media_type, described in content.items()]
+        json = [entry for entry in kinds if media.is_json(entry[0])]
+        for kind, described in json or kinds:  # JSON is asked for where there is a choice
             if kind != EVENTS:
                 forms.append(_form(kind, described if isinstance(described, dict) else {}, converter, needed))
     return [form for at, form in enumerate(forms) if form not in forms[:at]]
@@ -155,16 +154,17 @@ def _form(kind: str, described: JsonObject, converter: Converter, needed: Needed
 def _with_headers(schema: JsonObject | None) -> JsonObject:
     """The schema of a value that stands beside headers of its answer."""
     body = NULL if schema is None else schema
-    about: JsonObject = {key: body[key] for key in ("$schema", "$defs") if key in body}
-    inner = {key: value for key, value in body.items() if key not in about}
+    definitions: JsonObject = {key: body[key] for key in ("$defs",) if key in body}
+    inner = {key: value for key, value in body.items() if key not in definitions}
     properties = {"body": inner, "headers": _HEADERS}
-    return {**about, "type": "object", "properties": properties, "required": ["body", "headers"]}
+    return {**definitions, "type": "object", "properties": properties, "required": ["body", "headers"]}
 
 
 def _accept(offered: Sequence[str]) -> str:
-    """The media types that are asked for, JSON first, and at last any: what answers say of errors is welcome too."""
+    """The media types that are asked for, JSON rather than others, and at last any: errors may have another one."""
     named = dict.fromkeys(name.strip() for name in offered if MEDIA_TYPE.fullmatch(name.strip()))
     kinds = {name: media.essence(name) for name in named}
     wanted = [name for name, kind in kinds.items() if kind != EVENTS and name != "*/*"]
-    wanted.sort(key=lambda name: not media.is_json(kinds[name]))
-    return ", ".join([*(wanted[:MAX_ACCEPTED] or [ANY_JSON]), "*/*;q=0.1"])
+    json = [name for name in wanted if media.is_json(kinds[name])]
+    others = [f"{name};q=0.5" if json else name for name in wanted if name not in json]
+    return ", ".join([*([*json, *others][:MAX_ACCEPTED] or [ANY_JSON]), "*/*;q=0.1"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import islice
 from typing import NamedTuple
 from unicodedata import normalize
 from urllib.parse import unquote_to_bytes
@@ -14,6 +15,7 @@ MAX_DECODINGS = 8  # of a value: no chain of servers decodes it so often
 DOTS = (".", "..")
 CLIMBS = "is, or has as a part, '.' or '..', which means another path"
 
+_MARK = "\0"  # where a placeholder stood: no path has one
 _placeholders = re.compile(r"\{([^{}]*)\}").split
 _encoded = encoder("/%:@!$&'()*+,;=")  # `%` begins what is encoded already
 _forbidden = re.compile(r"[\x00-\x1f\x7f-\x9f\\]").search  # Windows takes a backslash for a slash
@@ -30,13 +32,15 @@ class Segment(NamedTuple):
 @lru_cache(4096)  # the operations of a few documents
 def read_template(template: str) -> tuple[str, tuple[Segment, ...]]:
     """Reads a template as a frame with a `%s` for each segment that has placeholders, and these segments."""
+    literals = _placeholders(template)[::2]
+    names = iter(_placeholders(template)[1::2])
     frames, segments = [], []
-    for text in template.split("/"):
-        literals, names = _placeholders(text)[::2], _placeholders(text)[1::2]
-        frame = "%s".join(_encoded(literal).replace("%", "%%") for literal in literals)
-        frames.append("%s" if names else frame)
-        if names:
-            segments.append(Segment(frame, tuple(names)))
+    for segment in _MARK.join(literals).split("/"):
+        frame = "%s".join(_encoded(literal).replace("%", "%%") for literal in segment.split(_MARK))
+        inside = tuple(islice(names, segment.count(_MARK)))
+        frames.append("%s" if inside else frame)
+        if inside:
+            segments.append(Segment(frame, inside))
     return "/".join(frames), tuple(segments)
 
 

@@ -6,7 +6,7 @@ OpenAPI 3.2, Media Type and Encoding Objects; RFC 7396, JSON Merge Patch.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from msgspec import Struct
 
@@ -145,18 +145,23 @@ def _field(schema: Json, encoding: Json, converter: Converter, *, is_multipart: 
 
 
 def _is_binary(schema: Json, content_type: str, converter: Converter) -> bool:
-    """Whether a member is a file, or an array of files."""
+    """Whether a member is a file, or an array of files; each may be one of several forms that it has."""
     if not isinstance(schema, dict):
         return False
-    is_bytes = bool(content_type) and not media.is_json(kind := media.essence(content_type)) and not media.is_text(kind)
-    for part in converter.parts(schema, "allOf"):
-        if "items" in part:
-            return _is_binary(part["items"], content_type, converter)
-        if part.get("type") == "file" or part.get("format") == "binary" or part.get("contentEncoding") == "base64":
-            return True
-        if "contentMediaType" in part and media.essence(str(part["contentMediaType"])) == "application/octet-stream":
-            return True
-    return is_bytes and not kinds_of(schema, converter)
+    parts = list(converter.parts(schema, *_IN_PLACE))
+    if any("items" in part and _is_binary(part["items"], content_type, converter) for part in parts):
+        return True
+    return any(map(_is_file, parts)) or (_is_bytes(content_type) and not kinds_of(schema, converter))
+
+
+def _is_file(schema: JsonObject) -> bool:
+    is_named = schema.get("type") == "file" or schema.get("format") == "binary"
+    return is_named or schema.get("contentEncoding") == "base64" or _is_bytes(schema.get("contentMediaType"))
+
+
+def _is_bytes(media_type: Json) -> bool:
+    kind = media.essence(media_type) if isinstance(media_type, str) else ""
+    return bool(kind) and not media.is_json(kind) and not media.is_text(kind)
 
 
 def _fixed_headers(headers: JsonObject) -> dict[str, str]:
@@ -187,39 +192,9 @@ def _with_files(schema: Json, names: set[str], converter: Converter) -> Json:
 
 
 def _as_file(schema: Json, converter: Converter) -> Json:
-    resolved = converter.resolve(schema)
-    told = {**_told(resolved), **_told(schema)}
-    if "items" in resolved:
-        bounds = {keyword: resolved[keyword] for keyword in ("minItems", "maxItems") if keyword in resolved}
-        return {**told, **bounds, "type": "array", "items": FILE}
+    told = {**_told(converter.resolve(schema)), **_told(schema)}
+    for part in converter.parts(schema, *_IN_PLACE):
+        if "items" in part:
+            bounds = {keyword: part[keyword] for keyword in ("minItems", "maxItems") if keyword in part}
+            return {**told, **bounds, "type": "array", "items": FILE}
     return {**told, **FILE}
-
-
-def without_member(schema: Json, tokens: Sequence[str], converter: Converter, *, is_declared: bool = False) -> Json:
-    """A schema of objects without a member, by the tokens of a JSON Pointer. Raises OperationError if there is none.
-
-    An object of which nothing is said may have any, unless the member has to be one that `is_declared`.
-    """
-    kinds = kinds_of(schema, converter)
-    parts = list(converter.parts(schema, *_IN_PLACE)) if isinstance(schema, dict) else []
-    names = {name for part in parts if isinstance(part.get("properties"), dict) for name in part["properties"]}
-    if (kinds and "object" not in kinds) or (tokens[0] not in names and (names or is_declared)):
-        raise OperationError(f"Its body has no member {'/'.join(tokens)[:64]!r}.")
-    return _without(schema, tokens, converter, is_declared=is_declared)
-
-
-def _without(schema: Json, tokens: Sequence[str], converter: Converter, *, is_declared: bool) -> Json:
-    if not isinstance(schema, dict):
-        return schema
-    schema = dict(converter.resolve(schema))
-    token, *rest = tokens
-    for keyword in _IN_PLACE:
-        if isinstance(branches := schema.get(keyword), list):
-            schema[keyword] = [_without(branch, tokens, converter, is_declared=is_declared) for branch in branches]
-    properties = schema.get("properties")
-    if isinstance(properties, dict) and token in properties:
-        inner = {token: without_member(properties[token], rest, converter, is_declared=is_declared)} if rest else {}
-        schema["properties"] = {name: one for name, one in properties.items() if name != token} | inner
-    if not rest and isinstance(required := schema.get("required"), list):
-        schema["required"] = [name for name in required if name != token]
-    return schema

@@ -11,15 +11,18 @@ from msgspec import UNSET
 
 from gateway.dialects.listings import Group, Report
 from gateway.model import Json, JsonObject
-from gateway.openapi.curation import idle_tools, unknown_tools
+from gateway.naming import word
+from gateway.openapi.curation import idle_tools, tool_terms, unknown_tools
 from gateway.openapi.document import Document
 from gateway.openapi.names import version_of
 from gateway.openapi.operations import Operation, OperationError
 from gateway.openapi.plan import OperationTool
+from gateway.openapi.security import access_of
 from gateway.openapi.terms import Terms
 
 MAX_TAGS = 60  # that are shown; those of most operations
 MAX_SCHEMES = 20
+NO_LIST = "It is chosen, but no list is made."  # of an operation in a document that cannot be used as a whole
 MAX_CHOICES = 5000  # lines
 MAX_CHOSEN = 300  # characters of an operationId or a path in such a line
 MAX_SHOWN = 80  # characters of a name or URL of the document
@@ -34,19 +37,29 @@ class Fate(NamedTuple):
     reason: str = ""
     notes: Sequence[str] = ()
 
+    @property
+    def is_chosen(self) -> bool:
+        """Whether it becomes a tool, or would in a document that can be used."""
+        return self.tool is not None or self.reason == NO_LIST
 
-def report_of(document: Document, fates: Sequence[Fate], terms: Terms, *, rejected: int = 0) -> Report:
-    """The report on a document; its `rejected` operations are told elsewhere, whether or not they have fates."""
+
+def report_of(document: Document, fates: Sequence[Fate], terms: Terms, *, rejected: int = 0, pin: str = "") -> Report:
+    """The report on a document; its `rejected` operations are told elsewhere, whether or not they have fates.
+
+    `pin` is the digest that holds a configuration to this document.
+    """
     tools, left_out = sum(fate.tool is not None for fate in fates), sum(bool(fate.reason) for fate in fates)
     facts = [
         ("document", f"{_shown(document.title) or 'without a title'} {_shown(document.version)}".rstrip()),
         (
             "operations",
-            f"{tools + left_out + rejected}: {tools} tools, {left_out} left out, {rejected} that cannot be tools",
+            f"{tools + left_out + rejected}, of them {tools} published, {left_out} left out, {rejected} that cannot be "
+            "tools",
         ),
         ("tags", _tags(fates)),
         ("security", _security(document, terms)),
         ("ignored", _ignored(document.root)),
+        ("pin", pin),
     ]
     operations = [fate.operation for fate in fates]
     said = [*document.warnings, *unknown_tools(operations, terms), *idle_tools(operations, terms)]
@@ -55,6 +68,7 @@ def report_of(document: Document, fates: Sequence[Fate], terms: Terms, *, reject
     notes = [Group(text=text) for text in said if text]
     notes += _grouped((note, _named(fate.operation)) for fate in fates for note in fate.notes)
     notes += _grouped(_asked_of_models(fates))
+    notes += _grouped(_called_by_place(operations, terms))
     return Report(
         facts=tuple((name, text) for name, text in facts if text),
         left_out=tuple(_grouped((fate.reason, _named(fate.operation)) for fate in fates if fate.reason)),
@@ -80,11 +94,11 @@ def _grouped(found: Iterable[tuple[str, str]]) -> list[Group]:
 
 
 def _tags(fates: Sequence[Fate]) -> str:
-    """Each tag with the number of its tools and of its operations."""
+    """Each tag with the number of its operations that are chosen, and of all."""
     total, tools = Counter[str](), Counter[str]()
     for fate in fates:
         total.update(set(fate.operation.tags))
-        if fate.tool is not None:
+        if fate.is_chosen:
             tools.update(set(fate.operation.tags))
     shown = [f"{_shown(tag)} {tools[tag]} of {count}" for tag, count in total.most_common(MAX_TAGS)]
     more = len(total) - len(shown)
@@ -96,7 +110,8 @@ def _security(document: Document, terms: Terms) -> str:
     declared = document.components.get("securitySchemes")
     schemes = declared if isinstance(declared, dict) else {}
     shown = [
-        f"{_shown(name)} ({_scheme(document, scheme)}): {_covered(name, terms)}" for name, scheme in schemes.items()
+        f"{_shown(name)} ({_scheme(document, scheme)}): {_covered(name, document, terms)}"
+        for name, scheme in schemes.items()
     ]
     return "; ".join(shown[:MAX_SCHEMES]) or "the document names no security schemes"
 
@@ -124,14 +139,16 @@ def _urls(scheme: JsonObject) -> Iterator[str]:
         yield url
 
 
-def _covered(name: str, terms: Terms) -> str:
-    if name in terms.lent_tokens:
-        return f"callers lend their token of {terms.lent_tokens[name]}"
-    if name in terms.lent_secrets:
-        return f"callers lend {terms.lent_secrets[name]}"
-    if name in terms.schemes:
-        return "auth.schemes"
-    return "not covered" if terms.auth in ("", "schemes") else "auth, where it fits"
+def _covered(name: str, document: Document, terms: Terms) -> str:
+    """Who has a credential for a scheme: as calls have it of an operation that asks for nothing else."""
+    asking = Operation(method="GET", template="/", prefix="", security=[{name: []}])
+    access, _, notes = access_of(asking, document, terms)
+    if notes:
+        return "not covered"
+    if access.lent:
+        is_token = name in terms.lent_tokens
+        return f"callers lend {'their token of ' if is_token else ''}{access.lent[0].id}"
+    return "auth.schemes" if terms.auth == "schemes" else "auth"
 
 
 def _ignored(root: JsonObject) -> str:
@@ -159,6 +176,14 @@ def _asked_of_models(fates: Iterable[Fate]) -> Iterator[tuple[str, str]]:
                 )
 
 
+def _called_by_place(operations: Sequence[Operation], terms: Terms) -> Iterator[tuple[str, str]]:
+    """Operations whose names would be those of others."""
+    words = Counter(word(operation.id).lower() for operation in operations)
+    for operation in operations:
+        if operation.id and words[word(operation.id).lower()] > 1 and not tool_terms(operation, terms).name:
+            yield "other operations have the same operationId, so its name is made of method and path", operation.place
+
+
 def _choice(fate: Fate) -> str:
     """A line of `include` for an operation; one that becomes no tool is commented out."""
     operation = fate.operation
@@ -169,6 +194,6 @@ def _choice(fate: Fate) -> str:
     else:
         match = f"{{path: {json.dumps(operation.template)}, method: {operation.method}}}"
     about = operation.place if operation.id else operation.summary.partition("\n")[0]
-    if fate.tool is None:
+    if not fate.is_chosen:
         return f"# - {match} # {fate.reason or 'It cannot be a tool.'}"
     return f"- {match} # {_shown(about)}".removesuffix(" # ")

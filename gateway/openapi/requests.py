@@ -96,11 +96,14 @@ def _text(plan: Plan, parameter: Parameter, value: Json) -> str | None:
             raise UnsendableError(TOO_LONG)
         if kind is dict:
             _check_names(plan, parameter, value)
-    return _TEXTS[parameter.where](parameter, value)
+    text = _TEXTS[parameter.where](parameter, value)
+    if text is not None and len(text) > MAX_HEAD_BYTES:
+        raise UnsendableError(TOO_LONG)
+    return text
 
 
 def _check_names(plan: Plan, parameter: Parameter, members: Mapping[str, Json]) -> None:
-    """Refuses an object whose members would stand for other parameters, or for a credential."""
+    """Refuses an object whose members would stand for other parameters, or for what no caller may send."""
     where = parameter.where
     if where != "querystring" and (
         where in ("path", "header") or not parameter.explode or parameter.style == "deepObject" or parameter.media_type

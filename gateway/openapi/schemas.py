@@ -9,21 +9,19 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
-from functools import cached_property
 
 from gateway.model import Json, JsonObject
 from gateway.openapi import references
 from gateway.openapi.conversion import NO_MEMBERS, Conversion, Direction, Key, Needed
 from gateway.openapi.document import Document
-from gateway.openapi.keywords import bare_pattern
+from gateway.openapi.keywords import bare_pattern, check_dialect
 from gateway.openapi.operations import OperationError
 from gateway.schemas import CompiledSchema, SchemaError
 
-OWN_DIALECTS = re.compile(r"https?://(json-schema\.org/draft/2020-12/schema|spec\.openapis\.org/oas/3\.[0-9]+/.+)#?")
-OTHER_DIALECTS = re.compile(r"https?://json-schema\.org/(draft-0[467]|draft/2019-09)/schema#?")
-
+BEFORE_2019 = re.compile("draft-0[467]")
 MAX_IN_PLACE = 1_000  # schemas looked through for the members of one object
 MAX_VARIANTS = 100  # definitions without members that schemas around them exclude
+MAX_DEFINITIONS = 2_000  # of one tool
 MAX_WARNINGS = 50
 SHOWN = 100  # characters of a document in a message
 
@@ -36,7 +34,9 @@ class Converter:
 
     def __init__(self, document: Document) -> None:
         self.document = document
-        self.ref_alone = document.dialect == "3.0"  # what stands beside a `$ref` counts for nothing
+        self._dialect = document.root.get("jsonSchemaDialect")
+        # Whether what stands beside a `$ref` counts for nothing.
+        self.ref_alone = document.dialect == "3.0" or bool(BEFORE_2019.search(str(self._dialect)))
         self._definitions: dict[Key, tuple[Json, Needed]] = {}
         self._names: dict[Key, str] = {}
         self._variants = 0
@@ -44,13 +44,10 @@ class Converter:
         self._patterns: dict[str, str | None] = {}
         self._anchors: dict[str, set[str]] | None = None
 
-    @cached_property
-    def dialect(self) -> str:
-        """The `$schema` of all schemas; empty: 2020-12. Raises OperationError for one that is not supported."""
-        return self._dialect(self.document.root.get("jsonSchemaDialect"))
-
     def convert(self, schema: Json, direction: Direction, needed: Needed) -> JsonObject:
         """A schema of the document in JSON Schema. Adds to `needed` what it refers to. Raises OperationError."""
+        if self._dialect is not None:
+            check_dialect(self._dialect)
         try:
             converted = Conversion(self, direction, needed).schema(schema)
         except RecursionError as exc:
@@ -66,6 +63,8 @@ class Converter:
         while waiting:
             name, key = waiting.pop()
             if name not in found:
+                if len(found) == MAX_DEFINITIONS:
+                    raise OperationError(f"Its schemas refer to more than {MAX_DEFINITIONS} others.")
                 found[name], leads_to = self._definition(key)
                 waiting.extend(leads_to.items())
         return dict(sorted(found.items()))
@@ -81,11 +80,6 @@ class Converter:
         warnings = self.document.warnings
         if len(warnings) < MAX_WARNINGS and text not in warnings:
             warnings.append(text)
-
-    def check_dialect(self, named: Json) -> None:
-        """Raises OperationError for a schema in another dialect than its document."""
-        if self._dialect(named) != self.dialect:
-            raise OperationError(f"One of its schemas is in the dialect {str(named)[:SHOWN]!r}, unlike its document.")
 
     def pattern(self, pattern: str) -> str | None:
         """A regular expression as it can be compiled; None if it cannot."""
@@ -196,13 +190,6 @@ class Converter:
             known = any(part.get(mark) is True for part in self.parts(schema, "allOf"))
             self._marked[reference, mark] = known
         return known
-
-    def _dialect(self, named: Json) -> str:
-        if named is None or (isinstance(named, str) and OWN_DIALECTS.fullmatch(named)):
-            return ""
-        if isinstance(named, str) and OTHER_DIALECTS.fullmatch(named):
-            return named
-        raise OperationError(f"Its schemas are in the dialect {str(named)[:SHOWN]!r}, which is not supported.")
 
 
 def _name(key: Key) -> str:

@@ -1,21 +1,52 @@
-"""Texts of a document as models may read them: third parties wrote them."""
+"""Texts of a document, which third parties wrote, as models may read them."""
 
 from __future__ import annotations
 
 import re
 
+MAX_READ = 16 * 1024  # characters of a text that are looked at
 MAX_LENGTH = 2048  # characters of one description in a schema
-
-# Controls but tab and line feed, and what is not seen: marks of direction, and the tags that hide text in text.
-_UNSEEN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]"
+MAX_ROUNDS = 8  # of removing markup, which may appear by removing some
+# What shows nothing and changes how the rest is read: control characters but line ends and tabs, directions of text,
+# zero-width blanks, and the tags block, in which whole sentences can hide.
+INVISIBLE = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
 )
+COMMENT = re.compile(r"<!--[^<>]*-->")
+# Elements of HTML; others in such brackets are names that a reader has to fill in, as in `refs/heads/<branch>`.
+ELEMENTS = (
+    "a|abbr|address|article|aside|audio|b|base|bdo|big|blockquote|body|br|button|canvas|caption|center|cite|code|col"
+    "|colgroup|dd|del|details|dialog|div|dl|dt|em|embed|fieldset|figcaption|figure|font|footer|form|frame|frameset"
+    "|h[1-6]|head|header|hr|html|i|iframe|img|input|ins|kbd|label|legend|li|link|main|map|mark|marquee|math|meta|nav"
+    "|noscript|object|ol|optgroup|option|p|param|picture|pre|q|s|samp|script|section|select|small|source|span|strike"
+    "|strong|style|sub|summary|sup|svg|table|tbody|td|template|textarea|tfoot|th|thead|title|tr|track|tt|u|ul|var"
+    "|video|wbr"
+)
+TAG = re.compile(rf"</?(?:{ELEMENTS})(?:[\s/][^<>]*)?>", re.IGNORECASE)
 
 
-def cleaned(text: str, most: int = MAX_LENGTH) -> str:
-    """A text without what readers do not see, cut between two words if it is long."""
-    text = _UNSEEN.sub("", text).strip() if not text.isascii() or not text.isprintable() else text.strip()
+def harmless(text: str, most: int = MAX_LENGTH) -> str:
+    """A text without markup of HTML and without characters that do not show, cut between words.
+
+    CommonMark is left as it is.
+    """
+    text = text[:MAX_READ]
+    if not (text.isascii() and text.isprintable()):
+        text = INVISIBLE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    for _ in range(MAX_ROUNDS if "<" in text else 0):
+        before, text = text, TAG.sub("", COMMENT.sub("", text))
+        if text == before:
+            break
+    else:
+        text = text.replace("<", "") if TAG.search(text) else text  # somebody hides markup in markup
+    return cut(text.strip(), most)
+
+
+def cut(text: str, most: int) -> str:
+    """A text of at most so many characters, cut between words."""
     if len(text) <= most:
         return text
     kept = text[: most - 2]
-    return f"{kept[: kept.rfind(' ')] if ' ' in kept[most // 2 :] else kept} …"
+    if not text[len(kept)].isspace():
+        kept = kept.rpartition(" ")[0] or kept
+    return f"{kept.rstrip()} …"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from gateway.dialects.listings import MAX_SHOWN, Gathered, Summary
 from gateway.jsontext import encode
-from gateway.model import Rejected, ToolDefinition
+from gateway.model import JsonObject, Rejected, ToolDefinition
 from gateway.naming import DefinitionError, published_name, tool_and_version
 from gateway.openapi.curation import chosen, tool_terms, unknown_tools
 from gateway.openapi.document import Document, DocumentError, read_document
@@ -21,7 +22,7 @@ from gateway.openapi.names import description_of, tool_names, version_of
 from gateway.openapi.operations import Operation, OperationError, Outline, completed, outlines, rejected
 from gateway.openapi.outputs import output_of
 from gateway.openapi.plan import OperationTool, Plan
-from gateway.openapi.report import Fate, report_of
+from gateway.openapi.report import NO_LIST, Fate, report_of
 from gateway.openapi.schemas import Converter
 from gateway.openapi.security import access_of, credential_names
 from gateway.openapi.sharing import Parts, Restorer
@@ -30,9 +31,7 @@ from gateway.schemas import SchemaError, compile_input, is_json_schema
 
 MAX_OPERATIONS = 20_000  # of a document, chosen or not
 SHOWN = 10  # operations in a message
-NO_LIST = "It is chosen, but no list is made."
 SAFE = frozenset(("GET", "HEAD", "OPTIONS", "QUERY"))  # RFC 9110, 9.2.1
-KEYED = frozenset(("POST", "PATCH"))  # what an idempotency key makes repeatable
 
 decode_terms = msgspec.json.Decoder(Terms).decode
 
@@ -57,13 +56,17 @@ def read_operations(encoded_terms: bytes, text: bytes) -> tuple[bytes, ...]:
         fates = [
             Fate(outline.operation, None, reason or NO_LIST) for outline, reason in zip(found, reasons, strict=True)
         ]
-        return (encode(Summary(failure=failure, report=_report(document, fates, terms, gathered))),)
+        return (encode(Summary(failure=failure, report=_report(document, fates, terms, gathered, text))),)
     maker = _Maker(document, terms, names)
     fates = []
     for outline, reason in zip(found, reasons, strict=True):
-        tool = maker.tool(outline, gathered) if reason is None else None
-        fates.append(Fate(outline.operation, tool, reason or "", maker.notes))
-    first, *rest = gathered.encoded(f"OpenAPI {document.dialect}", report=_report(document, fates, terms, gathered))
+        if reason is None:
+            fates.append(Fate(outline.operation, maker.tool(outline, gathered), "", maker.notes))
+        else:
+            fates.append(Fate(outline.operation, None, reason))
+    first, *rest = gathered.encoded(
+        f"OpenAPI {document.dialect}", report=_report(document, fates, terms, gathered, text)
+    )
     return first, *maker.parts.encoded(), *rest
 
 
@@ -86,7 +89,7 @@ def _misfit(found: Sequence[Outline], reasons: Sequence[str | None], terms: Term
     What is said about an operation that is not there may have forbidden what another one now allows.
     """
     if unknown := list(islice(unknown_tools([outline.operation for outline in found], terms), SHOWN)):
-        return f"The configuration does not fit the document: {'; '.join(unknown)}."
+        return f"The configuration does not fit the document: {'; '.join(unknown)}"
     wanted = [outline.operation for outline, reason in zip(found, reasons, strict=True) if reason is None]
     if len(wanted) <= terms.max_operations:
         return ""
@@ -94,8 +97,9 @@ def _misfit(found: Sequence[Outline], reasons: Sequence[str | None], terms: Term
     return f"{len(wanted)} operations are chosen, and operations.max allows {terms.max_operations}. The first: {first}."
 
 
-def _report(document: Document, fates: Sequence[Fate], terms: Terms, gathered: Gathered) -> Raw:
-    return Raw(encode(report_of(document, fates, terms, rejected=len(gathered.rejected))))
+def _report(document: Document, fates: Sequence[Fate], terms: Terms, gathered: Gathered, text: bytes) -> Raw:
+    pin = f"sha256:{hashlib.sha256(text).hexdigest()}"
+    return Raw(encode(report_of(document, fates, terms, rejected=len(gathered.rejected), pin=pin)))
 
 
 class _Maker:
@@ -111,6 +115,8 @@ class _Maker:
         self._terms = terms
         self._names = names
         self._converter = Converter(document)
+        self._inputs: set[bytes] = set()  # schemas that can be used: half of all stand there before
+        self._outputs: dict[bytes, bool] = {}
         self._inliner = Inliner(terms.bounds.max_schema_bytes)
         self._version = terms.version or version_of(document.version)[0]
 
@@ -138,14 +144,22 @@ class _Maker:
         given = tool.output_schema and self._inliner.inlined(tool.output_schema)
         if taken is None or (given is None and tool.output_schema is not None):
             return tool
-        try:
-            compile_input(taken)
-        except SchemaError as exc:
-            raise OperationError(f"Its input schema cannot be used. {exc.reason}") from exc
-        if given and not is_json_schema(given):
+        if (text := encode(taken)) not in self._inputs:
+            try:
+                compile_input(taken)
+            except SchemaError as exc:
+                raise OperationError(f"Its input schema cannot be used. {exc.reason}") from exc
+            self._inputs.add(text)
+        if given and not self._is_output(given):
             self.notes += ("Its output schema cannot be used.",)
             given = {}
         return replace(tool, input_schema=taken, output_schema=given, is_checked=True)
+
+    def _is_output(self, schema: JsonObject) -> bool:
+        text = encode(schema)
+        if text not in self._outputs:
+            self._outputs[text] = is_json_schema(schema)
+        return self._outputs[text]
 
     def _made(self, outline: Outline) -> OperationTool:
         """Raises OperationError or DefinitionError for an operation that cannot be a tool."""
@@ -159,7 +173,8 @@ class _Maker:
         self.notes = (*notes, *taking.warnings, *giving.warnings)
         named = tool_and_version(self._names[operation.place], self._version, terms.bounds.toolkit)
         is_safe = operation.method in SAFE and not said.unsafe
-        key_header = terms.key_header if operation.method in KEYED else ""
+        can_repeat = is_safe or _is_idempotent(operation)
+        key_header = "" if can_repeat else terms.key_header
         plan = Plan(
             method=operation.method,
             path=operation.prefix + operation.template,
@@ -169,7 +184,7 @@ class _Maker:
             access=access,
             answers=giving.answers,
             is_safe=is_safe,
-            can_repeat=is_safe or bool(key_header) or _is_idempotent(operation),
+            can_repeat=can_repeat or bool(key_header),
             key_header=key_header,
             key_quoted=terms.key_quoted,
         )

@@ -1,7 +1,7 @@
 """YAML text as JSON values: YAML 1.2 with the core schema, as OpenAPI asks for (3.2, Format).
 
-`yes`, `on` and dates are text, keys are text as they are written, and a key that stands twice is an error. Aliases may
-make little text large: what they stand for is counted before it is used.
+`yes`, `on`, dates and numbers that begin with a zero are text, keys are text as they are written, and a key that stands
+twice is an error. Aliases may make little text large: what they stand for is counted before it is used.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ FREE_SIZE = 4096  # of short texts
 
 NULLS = frozenset(("", "~", "null", "Null", "NULL"))
 BOOLEANS = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-INTEGER = re.compile(r"[-+]?[0-9]{1,300}")
+INTEGER = re.compile(r"[-+]?(0|[1-9][0-9]{0,299})")  # 010 is 8 to some, 10 to others, and a text to its author
 BASED = re.compile(r"0o[0-7]{1,300}|0x[0-9a-fA-F]{1,300}")
-REAL = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+REAL = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 NUMBER_STARTS = frozenset("+-.0123456789")
 STANDARD = "tag:yaml.org,2002:"
 # Of the document and of its `info`: `1.10` is no number there.

@@ -284,7 +284,7 @@ class Connection(SlicedInput, asyncio.Protocol):
         error = exc.__context__  # what a callback raised: httptools chains it
         if not isinstance(error, TransportError):
             error = TransportError(Kind.PROTOCOL, f"The reply is not HTTP/1.1: {exc}.", sent=True)
-        self.fail(error)
+        self.fail(error.with_traceback(None))  # its frames hold what was read
 
     def _framing_too_large(self) -> TransportError:
         what = "The reply is mostly framing, such as chunk extensions."

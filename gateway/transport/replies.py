@@ -114,6 +114,7 @@ class WholeReply(Incoming):
 
     def on_error(self, error: TransportError) -> None:
         self.release()
+        self._body = b""  # the error leads back here: a collector finds the two together, which may take long
         if not self.reply.done():
             self.reply.set_exception(error)
 

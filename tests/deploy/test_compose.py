@@ -24,6 +24,7 @@ CALLS = [
     ("Sms.Send", "to=+4712345678", "text=hello", "--secret", "SMS_API_KEY=any"),
     ("Builds.lint", "source=print(1) "),
     ("Crumbs.random", "min=1", "max=6"),
+    ("Weather.readStation", "station=bergen"),
 ]
 STOP_S = 20.0
 
@@ -66,7 +67,7 @@ def test_nothing_is_published_beyond_this_machine(composed: dict[str, Any]) -> N
 
 def test_our_containers_may_do_as_little_as_pods(composed: dict[str, Any]) -> None:
     ours = [service for service in composed["services"].values() if "build" in service]
-    assert len(ours) == 6
+    assert len(ours) == 7
     for service in ours:
         assert service["read_only"] is True
         assert service["cap_drop"] == ["ALL"]

@@ -23,8 +23,8 @@ from tests.deploy.tools import program
 from tests.support.processes import DemoServer, GatewayProcess, demo_server, gateway, settings, until
 
 SECRET = "monitoring-secret-of-at-least-32-bytes"
-KINDS = {"otc": "office", "oxp": "postbox", "rap": "builds", "rcrt": "crumbs", "mcp": "studio"}
-PROTOCOLS = {"otc": "otc", "oxp": "oxp", "rap": "callback", "rcrt": "rcrt", "mcp": "mcp"}
+KINDS = {"otc": "office", "oxp": "postbox", "rap": "builds", "rcrt": "crumbs", "mcp": "studio", "openapi": "weather"}
+PROTOCOLS = {kind: "callback" if kind == "rap" else kind for kind in KINDS}
 MORE: dict[str, dict[str, str]] = {
     "rcrt": {
         "owner_id": "00000000-0000-0000-0000-000000000001",
@@ -32,6 +32,7 @@ MORE: dict[str, dict[str, str]] = {
         "toolkit": "Crumbs",
     },
     "mcp": {"toolkit": "Studio"},
+    "openapi": {"toolkit": "Weather", "document": "{url}/openapi.json"},
 }
 PATHS = {"mcp": "/mcp"}
 CALLS: list[tuple[str, dict[str, Any]]] = [
@@ -42,6 +43,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("Builds.lint", {"source": "print(1) "}),
     ("Crumbs.random", {"min": 1, "max": 6}),
     ("Studio.palette", {"colour": "3366cc"}),
+    ("Weather.readStation", {"station": "bergen"}),
 ]
 SOON_S = 60.0  # a few scrapes and evaluations, each every second, on a busy machine
 
@@ -95,7 +97,7 @@ def _settings(servers: dict[str, DemoServer]) -> dict[str, Any]:
     backends = {
         KINDS[kind]: {"protocol": PROTOCOLS[kind], "discovery": {"refresh": "1s"}}
         | {"url": server.url + PATHS.get(kind, "")}
-        | MORE.get(kind, {})
+        | {key: text.replace("{url}", server.url) for key, text in MORE.get(kind, {}).items()}
         for kind, server in servers.items()
     }
     limit = {"name": "lists", "key": "caller", "rate": "1/h", "operations": ["list"]}

@@ -237,8 +237,9 @@ class DemoServer:
 
 @asynccontextmanager
 async def demo_server(kind: str, port: int = 0) -> AsyncIterator[DemoServer]:
-    """Runs a tool server: the demonstration's `otc`, `oxp` and `mcp`, `rap` and `rcrt` with faults on order."""
-    module = f"gateway.demo.{kind}_server" if kind in ("otc", "oxp", "mcp") else f"tests.support.faulty_{kind}_server"
+    """Runs a demonstration server: `rap` and `rcrt` with faults on order, the others as they are."""
+    is_faulty = kind in ("rap", "rcrt")
+    module = f"tests.support.faulty_{kind}_server" if is_faulty else f"gateway.demo.{kind}_server"
     process = Process(module, "--port", str(port), stdout=PIPE, stderr=None)
     try:
         async with asyncio.timeout(START_S):

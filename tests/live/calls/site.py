@@ -50,7 +50,8 @@ def callback_settings(
     url: str, backend: Settings | None = None, others: Mapping[str, Settings] | None = None, **more: Any
 ) -> Settings:
     """A gateway in front of the tool server that calls back, and of others."""
-    builds = {"protocol": "callback", "url": url, "timeout": TIMEOUT} | (backend or {})
+    # On a busy machine a call would else be over before anything was sent.
+    builds = {"protocol": "callback", "url": url, "timeout": TIMEOUT, "connect_timeout": "1m"} | (backend or {})
     return settings({"builds": builds, **(others or {})}, **more)
 
 

@@ -23,6 +23,7 @@ PENDING, RECORDS = 20, 60
 FLOOD = 100
 AGAIN_S = 0.1
 AUTH = {"jwt": [{"secret": SECRET}]}
+PATIENT = {"timeout": "1m", "queue_timeout": "1m"}  # no call is lost to a busy machine
 ACCEPTED, REFUSED = httpx.codes.ACCEPTED, httpx.codes.TOO_MANY_REQUESTS
 
 
@@ -76,7 +77,7 @@ async def test_a_flood_of_call_ids_ends_at_the_quota_of_who_sends_it(tmp_path: P
     with running_redis(tmp_path) as redis:
         async with (
             yard() as tools,
-            pair(redis, tools.url, quotas, auth=AUTH) as replicas,
+            pair(redis, tools.url, quotas, backend=PATIENT, auth=AUTH) as replicas,
             tenant("ada", replicas, 0, tools) as ada,
             tenant("eve", replicas, 1000, tools) as eve,
         ):

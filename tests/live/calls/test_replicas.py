@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from typing import Any
 
 import httpx
 import pytest
@@ -25,14 +26,21 @@ async def place(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]
 
 async def test_a_callback_elsewhere_answers_the_caller_here_and_its_repetition_there(place: Site) -> None:
     posted, runs = await statuses(place.builds), await ran(place.builds)
-    build = {"seconds": 0.3}
-    assert value(await call(place.a.http, "Builds.build", build, call_id="one"))["status"] == "built"
+
+    async def built(replica: Replica) -> Any:
+        """Joins the call again as callers do, where a busy machine took longer than the gateway waits."""
+        while True:
+            answer = await call(replica.http, "Builds.build", {"seconds": 0.3}, call_id="one")
+            if answer.headers.get("toolgate-code") != "still_running":
+                return value(answer)["status"]
+
+    assert await built(place.a) == "built"
 
     async def posted_once() -> bool:
         return await statuses(place.builds) == [*posted, 200]
 
     await until(posted_once, "the other one has answered: it is the only one that was named")
-    assert value(await call(place.b.http, "Builds.build", build, call_id="one"))["status"] == "built"
+    assert await built(place.b) == "built"
     assert await ran(place.builds) == [*runs, 1]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -12,8 +13,8 @@ from typing import Any
 import pytest
 
 from gateway.config import load
-from tests.live.cli.test_serve import public_url
-from tests.support.terminal import TOOLGATE, entered, eventually, healthy, running, tool_server
+from tests.flow import gateways
+from tests.support.terminal import entered, tool_server
 
 
 def test_openapi_57_a_documents_url_becomes_a_gateway_that_can_be_called(tmp_path: Path) -> None:
@@ -29,20 +30,25 @@ def test_openapi_57_a_documents_url_becomes_a_gateway_that_can_be_called(tmp_pat
         assert (checked.returncode, checked.stderr) == (0, "")
         found = json.loads(checked.stdout)
         facts = dict(found["backends"]["weather_archive"]["report"]["facts"])
-        assert (found["remarks"], facts["operations"]) == ([], "6: 5 tools, 1 left out, 0 that cannot be tools")
+        assert (found["remarks"], facts["operations"]) == (
+            [],
+            "6, of them 5 published, 1 left out, 0 that cannot be tools",
+        )
         assert len(found["tools"]) == 5
         chosen = entered("check", "--operations", str(file))
         assert '  - {operation: "readStation"} # GET /stations/{station}' in chosen.stdout
         shown = entered("check", "--live", str(file)).stdout
         assert "left out 1: operations.methods leaves out POST. addObservation" in shown
 
-        file.write_text(f"server: {{port: 0, admin: {{port: 0}}}}\n{file.read_text()}")
-        with running([*TOOLGATE, "serve"], cwd=tmp_path) as command:
-            url = public_url(command)
-            eventually(lambda: healthy(url), "the gateway is ready")
-            where = ("--url", url, "--token", key)
-            called = entered("call", *where, "weather_archive.readStation", "station=bergen")
-            assert (called.returncode, json.loads(called.stdout)["country"]) == (0, "NO")
+        called = asyncio.run(read_station(file.read_text(), key))
+        assert called["country"] == "NO"
+
+
+async def read_station(text: str, key: str) -> Any:
+    """The value of a call to a gateway with that configuration."""
+    async with gateways.running(text) as running:
+        caller = running.caller.with_token(key)
+        return (await caller.call("oxp", "weather_archive.readStation", {"station": "bergen"})).value
 
 
 SCHEMES = {
@@ -94,8 +100,8 @@ def test_one_credential_stands_alone_and_names_come_from_titles(tmp_path: Path) 
     servers = [{"url": "https://{region}.pets.example:8443", "variables": variables}]
     code, _, _ = inited(tmp_path, document(servers, [{"corp": []}]))
     assert code == 0
-    config = load(tmp_path / "out.yaml", env={"PET_SHOP_EXTENDED_CORP": "a-secret"})
-    pets: Any = config.backends["pet_shop_extended"]
+    config = load(tmp_path / "out.yaml", env={"PET_SHOP_CORP": "a-secret"})
+    pets: Any = config.backends["pet_shop"]
     assert (pets.url, pets.auth.bearer.get_secret_value()) == ("https://eu.pets.example:8443", "a-secret")
 
 
@@ -103,12 +109,14 @@ REFUSED: list[tuple[dict[str, Any], list[str], str]] = [
     (document(servers=[]), [], "The document does not say where its API is; say so with --url."),
     (document(servers=[{"url": "/v2"}]), [], "does not say where its API is (/v2); say so with --url."),
     (document(servers=[{"url": "https://{host}/"}]), [], "does not say where its API is (https://{host}/)"),
-    (document(), ["--url", "pets.example"], "backends.pet_shop_extended.url: must be an http or https URL"),
+    (document(), ["--url", "pets.example"], "backends.pet_shop.url: must be an http or https URL"),
     (document(), ["--name", "a b"], 'backends."a b": as a name must be'),
     (document(), ["--method", "TRACE"], "must not be TRACE or CONNECT"),
     (document(), ["--max", "2"], "3 operations are chosen, and operations.max allows 2."),
-    (document(), ["--max", "2"], "Its tags: a 0 of 2, b 0 of 1"),
+    (document(), ["--max", "2"], "Its tags: a 2 of 2, b 1 of 1"),
     (document(), ["--max", "2"], "Choose with --tag, --operation or --method, or allow more with --max."),
+    (document(), ["--method", "PUT"], "With --method all, operations that change something become tools, too."),
+    (document(paths={}), ["--method", "all"], "None of its operations becomes a tool:\n"),
     (document(openapi="4.0.0"), [], "pets.json cannot be used: "),
     (document(), ["--protocol", "mcp"], "invalid choice: 'mcp'"),
 ]

@@ -22,6 +22,7 @@ USUAL_PORTS = {
     "builds": "9103",
     "crumbs": "9104",
     "studio": "9105",
+    "weather": "9106",
 }  # as demo.yaml says
 
 

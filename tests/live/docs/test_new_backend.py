@@ -79,7 +79,8 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     page = (DOCS / "extending.md").read_text("utf-8")
     for block in blocks(page):
         if block.mark == "gateway/settings/backends.py":
-            insert(folder / block.mark, "def _by_word", block.text + "\n\n")
+            text = (folder / block.mark).read_text("utf-8")
+            (folder / block.mark).write_text(f"{text}\n\n{block.text}", "utf-8")
         elif block.mark.startswith("gateway/") or block.mark == "functions.yaml":
             (folder / block.mark).write_text(block.text, "utf-8")
     (line,) = re.findall(r"in `ADAPTERS` of[^`]+`([^`]+,)`", re.sub(r"\(\.\./[^)]+\)|\[`[^]]+`\]", "", page))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
+from gzip import compress
 from typing import Any
 
 import pytest
@@ -37,13 +38,14 @@ RULES = BreakerRules(failures=3)
 
 @asynccontextmanager
 async def api(*answers: bytes) -> AsyncIterator[HttpExchange]:
-    """An exchange with a server that gives these answers, then the last one again and again, one to a connection."""
+    """An exchange with a server that gives these answers, then the last one again and again."""
     left = list(answers)
 
     async def converse(reader: Any, writer: Any) -> None:
-        await read_request(reader)
-        writer.write(left.pop(0) if len(left) > 1 else left[0])
-        await writer.drain()
+        while True:
+            await read_request(reader)
+            writer.write(left.pop(0) if len(left) > 1 else left[0])
+            await writer.drain()
 
     async with accepting(converse) as port:
         url = f"http://127.0.0.1:{port}"
@@ -143,3 +145,16 @@ async def test_openapi_55_a_service_that_links_to_itself_with_our_key_does_not_s
             assert reading.text == encode(wide).replace(key.encode(), b"***")
         async with facing(server, auth={"basic": {"user": "u", "password": word}}) as backend:
             assert (await backend.call(calling(GET))).value == body  # a word, which may be part of a result
+
+
+async def test_openapi_t15_a_204_has_no_body_whatever_its_length_says() -> None:
+    async with api(reply(204, b"hello"), reply(204, b""), reply(200, [1])) as exchange:
+        values = [(await exchange.call(OpenApiCodec(), called(operation()))).value for _ in range(3)]
+    assert values == [None, None, [1]]
+
+
+async def test_openapi_t16_a_compressed_answer_is_broken_since_none_was_asked_for() -> None:
+    async with api(reply(200, compress(b"[1]"), content_encoding="gzip")) as exchange:
+        failure = (await exchange.call(OpenApiCodec(), called(operation()))).failure
+    assert failure is not None
+    assert failure.code == "broken_answer"

@@ -18,6 +18,7 @@ GUARDED = {
     "rap": ("GET", "/.well-known/rap-toolset"),
     "rcrt": ("GET", "/breadcrumbs/x/full"),
     "mcp": ("POST", "/mcp"),
+    "openapi": ("GET", "/v1/stations"),
 }
 PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 

@@ -274,7 +274,7 @@ paths:
     operation = found(read)["GET /a"]
     assert isinstance(operation, Operation)
     assert (read.version, read.title, list(operation.responses)) == ("1.10", "on", ["200"])
-    expected = ["yes", "no", "2020-01-01", "12:30", 10, 31, 1000.0, None, True]
+    expected = ["yes", "no", "2020-01-01", "12:30", "010", 31, 1000.0, None, True]
     assert [parameter["schema"]["enum"] for parameter in operation.parameters] == [expected] * 2
 
 

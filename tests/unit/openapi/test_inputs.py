@@ -139,6 +139,13 @@ def test_openapi_27_headers_that_are_not_the_callers() -> None:
     assert names(found) == ["Authorization", "X-Own", "key"]
     assert wired(found)["key"] == ("cookie", "key")
     assert found.not_inferrable == ("X-Own",)
+    assert found.warnings == ()
+
+
+def test_a_key_against_repeating_is_the_operators() -> None:
+    keyed = {"parameters": [parameter("Idempotency-Key", "header", required=True)]}
+    assert "'idempotency_key' is set" in "".join(input_(keyed).warnings)
+    assert input_(keyed, terms={"key_header": "Idempotency-Key"}).warnings == ()
 
 
 def test_openapi_28_fixed_and_hidden_arguments() -> None:
@@ -168,18 +175,23 @@ def test_openapi_28_fixed_and_hidden_arguments() -> None:
         components={"schemas": {"More": more}},
     )
     assert names(found) == ["body"]
-    assert {one.argument: one.fixed for one in found.parameters} == {"owner": "acme", "page": 3, "X-Api": "1"}
+    assert {one.argument: one.fixed for one in found.parameters} == {
+        "owner": "acme",
+        "page": 3,
+        "sort": None,  # so that it is not sent
+        "X-Api": "1",
+    }
     assert found.body is not None
     assert found.body.fixed == {"/by": "bot", "/more/a": "c", "/x": None}
     shown = found.schema["properties"]["body"]
-    assert shown["properties"] == {
-        "title": STRING,
-        "more": {"type": "object", "additionalProperties": False},
-    }
+    assert list(shown["properties"]) == ["title", "more"]
+    assert "properties" not in shown["properties"]["more"]
     assert shown["required"] == ["title"]
     assert found.not_inferrable == ()
     assert not is_valid(found, {"page": 3, "body": {"title": "t"}})
-    assert not is_valid(found, {"body": {"title": "t", "more": {"a": "c"}}})
+    for unseen in ({"by": "me"}, {"x": ""}, {"more": {"a": "c"}}, {"more": {"b": "c"}}):
+        assert not is_valid(found, {"body": {"title": "t", **unseen}})
+    assert is_valid(found, {"body": {"title": "t", "more": {}, "other": 1}})
 
 
 def test_openapi_28_a_body_of_fixed_members_alone_may_be_left_out() -> None:
@@ -193,13 +205,20 @@ def test_openapi_28_a_body_of_fixed_members_alone_may_be_left_out() -> None:
     assert body_(JSON, tool={"hide": ["body"]}).body is None
 
 
+def test_openapi_28_an_object_that_may_have_any_member_takes_no_fixed_one() -> None:
+    found = body_({"application/json": {"schema": {"type": "object"}}}, tool={"arguments": {"/body/a": 1}})
+    assert is_valid(found, {"body": {"b": 1}})
+    assert not is_valid(found, {"body": {"a": 1}})
+
+
 UNFIT_TERMS: list[tuple[Any, str]] = [
     ({"arguments": {"onwer": 1}}, "the argument 'onwer', which it does not have; it has owner, page"),
     ({"hide": ["sort"]}, "the argument 'sort', which it does not have"),
     ({"hide": ["owner"]}, "hide the argument 'owner', which is required"),
     ({"hide": ["body"]}, "hide the body, which is required"),
-    ({"arguments": {"/body/b": 1}}, "no member 'b'"),
-    ({"hide": ["/body/a/b"]}, "no member 'b'"),
+    ({"arguments": {"/body/b": 1}}, "'b' in its body, which it does not have"),
+    ({"hide": ["/body/a/b"]}, "'b' in its body, which it does not have"),
+    ({"hide": ["/body/a"]}, "hide 'a' in its body, which is required"),
     ({"media_type": "text/csv"}, "media_type is 'text/csv'; the document offers application/json"),
 ]
 
@@ -371,6 +390,7 @@ def test_files_are_given_in_base64() -> None:
             "properties": {
                 "file": {"type": "string", "format": "binary", "description": "The file."},
                 "many": {"type": "array", "items": {"type": "string", "format": "binary"}, "maxItems": 2},
+                "maybe": {"anyOf": [{"type": "string", "contentMediaType": "image/png"}, {"type": "null"}]},
                 "raw": {},
                 "note": STRING,
                 "meta": {"type": "object"},
@@ -391,11 +411,12 @@ def test_files_are_given_in_base64() -> None:
     assert found.body.fields == {
         "file": Field(is_binary=True),
         "many": Field(is_binary=True),
+        "maybe": Field(is_binary=True),
         "raw": Field(is_binary=True, content_type="application/octet-stream"),
         "meta": Field(content_type="application/json", headers={"X-A": "1"}),
     }
     whole = {"base64": "YQ==", "filename": "a.txt", "content_type": "text/plain"}
-    good: list[Any] = [{"many": []}, {"file": whole, "many": ["YQ==", whole]}, {"raw": "YQ==", "many": []}]
+    good: list[Any] = [{"many": []}, {"file": whole, "many": ["YQ==", whole]}, {"raw": "YQ==", "maybe": "", "many": []}]
     bad: list[Any] = [
         {"file": whole},
         {"file": {"filename": "a"}, "many": []},
@@ -445,19 +466,19 @@ def test_a_body_with_a_method_that_usually_has_none_is_told() -> None:
 
 
 def test_a_schema_that_is_too_large_loses_descriptions_and_then_is_refused() -> None:
-    def content(count: int) -> Any:
-        deep = {f"m{n}": {"type": "string", "description": "d" * 900} for n in range(count)}
+    def content(count: int, description: str) -> Any:
+        deep = {f"m{n}": {"type": "string", "description": description} for n in range(count)}
         inner = {"type": "object", "properties": {"c": {"type": "object", "properties": deep}}}
         schema = {"type": "object", "description": "Kept.", "properties": {"a": {**inner, "description": "Kept."}}}
         return {"application/json": {"schema": schema}}
 
-    found = body_(content(100))
+    found = body_(content(100, "d" * 900))
     assert "descriptions of inner members" in "".join(found.warnings)
     body = found.schema["properties"]["body"]
     assert body["description"] == body["properties"]["a"]["description"] == "Kept."
     assert body["properties"]["a"]["properties"]["c"]["properties"]["m1"] == STRING
     with pytest.raises(OperationError, match="65536 are allowed"):
-        body_(content(5_000))
+        body_(content(3_000, ""))
 
 
 def test_a_body_that_stands_inside_itself_is_refused() -> None:
@@ -465,10 +486,3 @@ def test_a_body_that_stands_inside_itself_is_refused() -> None:
     content = {"multipart/form-data": {"schema": {"$ref": "#/components/schemas/A"}}}
     with pytest.raises(OperationError, match="inside itself"):
         body_(content, components={"schemas": schemas})
-
-
-def test_another_dialect_is_named_at_the_root() -> None:
-    dialect = "http://json-schema.org/draft-07/schema#"
-    found = input_({"parameters": [parameter("a")]}, version="3.1.0", jsonSchemaDialect=dialect)
-    assert found.schema["$schema"] == dialect
-    assert is_valid(found, {"a": "b"})

@@ -138,6 +138,8 @@ DESCRIPTIONS = [
     (operation("GET /a", description="<p>One <b>bold</b> &lt; <!-- x -->two</p>\r\nthree"), "One bold &lt; two\nthree"),
     (operation("GET /a", description="a < b and <https://x.example> `c`"), "a < b and <https://x.example> `c`"),
     (operation("GET /a", description="<scr<b>ipt>x</scr</b>ipt>"), "x"),
+    (operation("GET /a", description="<" + "<b>" * 3 + "br>x"), "x"),
+    (operation("GET /a", description="<br" * 20 + ">" * 20 + "x"), "br" * 12 + ">" * 12 + "x"),
     (operation("GET /a", summary="a\x1b[2Jb\u202ec\u200bd\U000e0041e"), "a[2Jbcde"),
 ]
 

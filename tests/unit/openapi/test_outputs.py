@@ -42,6 +42,8 @@ ANSWERS: list[tuple[Any, Any]] = [  # what is declared, the schema
     ({"200": json({})}, {}),
     ({"200": json(A), "201": json({})}, {}),
     ({"200": json(A, "*/*")}, {}),
+    ({"200": {"content": {"text/xml": {}, "application/json": {"schema": B}}}}, B),
+    ({"200": {"content": {"text/xml": {}, "image/png": {"schema": B}}}}, {"anyOf": [A, BINARY]}),
     ({"200": json(A, "application/x-ndjson")}, {"type": "array", "items": {}}),
     ({"200": json({"$ref": "#/components/schemas/None"})}, {}),
 ]
@@ -88,7 +90,7 @@ def test_large_schemas_are_left_out_unless_the_operator_wants_them() -> None:
 
 ACCEPTED: list[tuple[list[str], str]] = [
     ([], ANY_ACCEPTED),
-    (["text/plain", "application/vnd.a+json"], "application/vnd.a+json, text/plain, */*;q=0.1"),
+    (["text/plain", "application/vnd.a+json"], "application/vnd.a+json, text/plain;q=0.5, */*;q=0.1"),
     (["image/png"], "image/png, */*;q=0.1"),
     (["*/*"], ANY_ACCEPTED),
     (["text/plain\r\nX: y", "text/event-stream"], ANY_ACCEPTED),

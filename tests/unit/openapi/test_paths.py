@@ -83,6 +83,7 @@ TEMPLATES = {
     "/{id}/{id}": "/7/7",
     "/v1/x-{id}.json": "/v1/x-7.json",
     "/a({id})": "/a(7)",
+    "/{id}/{a/b}": "/7/8",
     "/a:{id}:cancel": "/a:7:cancel",
     "/100%25/{id}": "/100%25/7",
     "/%s/{id}%d": "/%s/7%d",
@@ -93,7 +94,10 @@ TEMPLATES = {
 
 
 def test_openapi_40_templates_keep_their_characters_and_repeat_their_placeholders() -> None:
-    assert {template: send(plan_of(ID, path=template), {"id": 7}).path for template in TEMPLATES} == TEMPLATES
+    assert {
+        template: send(plan_of(ID, parameter("path", "a/b"), path=template), {"id": 7, "a/b": 8}).path
+        for template in TEMPLATES
+    } == TEMPLATES
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:

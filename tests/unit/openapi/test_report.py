@@ -45,7 +45,7 @@ def reported(**said: Any) -> tuple[Report, set[str]]:
 def test_openapi_57_what_became_of_each_operation_adds_up() -> None:
     report, tools = reported(lent_tokens={"login": "corp"}, schemes=("token",), auth="schemes")
     facts = dict(report.facts)
-    assert facts["operations"] == f"6: {len(tools)} tools, 3 left out, 1 that cannot be tools"
+    assert facts["operations"] == f"6, of them {len(tools)} published, 3 left out, 1 that cannot be tools"
     assert facts["tags"] == "pets 2 of 3, admin 0 of 2"
     assert facts["security"] == (
         "token (http bearer): auth.schemes; key (apiKey, key in query): not covered; "
@@ -64,6 +64,13 @@ def test_a_header_that_models_must_make_up_is_worth_a_look_unless_it_is_fixed() 
     note = "a model must give the header X-Tenant; fix it under arguments if it is the same for all"
     assert Group(text=note, ids=("listPets",)) in reported()[0].notes
     assert note not in [group.text for group in reported(arguments={"X-Tenant": "acme"})[0].notes]
+
+
+def test_names_that_several_would_have_are_told() -> None:
+    twins = {"/a": {"get": {"operationId": "twin"}}, "/b": {"get": {"operationId": "Twin"}}}
+    first, *_ = read_operations(encode(terms()), encode(root(twins)))
+    text = "other operations have the same operationId, so its name is made of method and path"
+    assert decode_report(decode_summary(first).report).notes == (Group(text=text, ids=("GET /a", "GET /b")),)
 
 
 @pytest.mark.parametrize("most", [200, 1])

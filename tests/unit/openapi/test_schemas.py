@@ -70,6 +70,7 @@ KEYWORDS: list[tuple[Any, Any]] = [  # a schema of 3.0, without what it refers t
     ({"allOf": [{}, {"example": 1}]}, {}),
     ({"not": {"oneOf": [REF, {"minimum": 1}]}}, None),
     ({"description": "a\u202e\x00b\U000e0041 "}, {"description": "ab"}),
+    ({"description": "<p>of <b class='x'>refs/<name></b></P>"}, {"description": "of refs/<name>"}),
     (True, {}),
     (False, {"not": {}}),
 ]  # fmt: skip
@@ -254,7 +255,6 @@ REFUSED: list[tuple[Any, dict[str, Any], str]] = [
     ({"$ref": "#/components/schemas/Y"}, {}, "which the document does not have"),
     ({"$ref": "https://other.test/x.json"}, {}, "outside its document"),
     ({"$ref": "#"}, {}, "its whole document"),
-    ({"$schema": "https://json-schema.org/draft/2019-09/schema"}, {}, "unlike its document"),
     ({}, {"jsonSchemaDialect": "https://other.test/dialect"}, "not supported"),
     ({"$schema": "https://other.test/dialect"}, {}, "not supported"),
 ]
@@ -266,19 +266,23 @@ def test_a_schema_that_cannot_be_used_says_why(schema: Any, more: Any, reason: s
         converted({"minimum": 1, **schema}, version="3.1.0", **more)
 
 
-def test_another_dialect_is_kept() -> None:
-    dialect = "http://json-schema.org/draft-04/schema#"
-    more: Any = {"jsonSchemaDialect": dialect}
-    schema = {"$schema": dialect, "minimum": 1, "exclusiveMinimum": True, "items": [{}, REF], "additionalItems": REF}
-    result = converted(schema, version="3.1.0", schemas={"X": {"type": "integer"}}, **more)
-    compiled = CompiledSchema.compile({"$schema": dialect, **result})
-    assert [compiled.is_valid(value) for value in (1, 2, ["a", 1, 1], ["a", "a"], [1, 1, "a"])] == [
-        False,
-        True,
-        True,
-        False,
-        False,
-    ]
+def test_older_drafts_say_the_same_in_another_way() -> None:
+    draft_4 = "http://json-schema.org/draft-04/schema#"
+    schema = {
+        "$schema": draft_4,
+        "minimum": 1,
+        "exclusiveMinimum": True,
+        "items": [{}, REF],
+        "additionalItems": REF,
+        "dependencies": {"a": ["b"], "c": {"required": ["d"]}},
+    }
+    for more in ({}, {"jsonSchemaDialect": draft_4}):
+        result = converted(schema, "input", "3.1.0", {"X": {"type": "integer"}}, **more)
+        compiled = CompiledSchema.compile(result)
+        good: list[Any] = [2, ["a", 1, 1], {"a": 1, "b": 1}, {"c": 1, "d": 1}]
+        bad: list[Any] = [1, ["a", "a"], [1, 1, "a"], {"a": 1}, {"c": 1}]
+        assert [value for value in good if not compiled.is_valid(value)] == []
+        assert [value for value in bad if compiled.is_valid(value)] == []
 
 
 def test_a_branch_tells_the_value_that_chooses_it() -> None:
@@ -286,8 +290,10 @@ def test_a_branch_tells_the_value_that_chooses_it() -> None:
         "Cat": {"description": "A cat.", "properties": {"kind": {"type": "string"}}},
         "Dog": {"properties": {"kind": {"enum": ["dog"]}}},
         "Cow": {},
+        "Fox": {"allOf": [{"$ref": "#/components/schemas/Wild"}, {"description": "A fox."}]},
+        "Wild": {"discriminator": {"propertyName": "wild", "mapping": {"red": "Fox"}}},
     }
-    refs = [{"$ref": f"#/components/schemas/{name}"} for name in schemas]
+    refs = [{"$ref": f"#/components/schemas/{name}"} for name in ("Cat", "Dog", "Cow")]
     mapping = {"feline": "#/components/schemas/Cat", "puss": "Cat"}
     schema = {"oneOf": refs, "discriminator": {"propertyName": "kind", "mapping": mapping}}
     branches = converted(schema, schemas=schemas)["anyOf"]
@@ -296,6 +302,8 @@ def test_a_branch_tells_the_value_that_chooses_it() -> None:
         None,
         'kind: "Cow"',
     ]
+    (inherited,) = converted({"anyOf": [{"$ref": "#/components/schemas/Fox"}]}, schemas=schemas)["anyOf"]
+    assert inherited["description"] == 'wild: "red"\n\nA fox.'
 
 
 def test_a_merge_patch_may_leave_out_and_remove_any_member() -> None:
@@ -337,6 +345,12 @@ def test_schemas_that_exclude_members_of_each_other_do_not_multiply() -> None:
     needed: Any = {}
     converter.convert({"$ref": "#/components/schemas/A0"}, "input", needed)
     assert len(converter.definitions(needed)) < 200
+
+
+def test_more_definitions_than_a_tool_can_have_are_refused() -> None:
+    chain = {f"X{n}": {"items": {"$ref": f"#/components/schemas/X{n + 1}"}} for n in range(2_001)}
+    with pytest.raises(OperationError, match="more than 2000 others"):
+        converted({"$ref": "#/components/schemas/X0"}, schemas={**chain, "X2001": {}})
 
 
 def test_nesting_beyond_reason_is_refused() -> None:

@@ -10,11 +10,12 @@ import pytest
 from gateway.dialects.listings import Summary, decode_report, decode_summary
 from gateway.jsontext import encode
 from gateway.model import Rejected
-from gateway.offload.tasks import TASKS
+from gateway.offload.tasks import TASKS, Schemas, check
 from gateway.openapi import tools
 from gateway.openapi.plan import OperationTool
 from gateway.openapi.terms import Match, ToolTerms
 from gateway.openapi.tools import decoder, read_operations
+from gateway.schemas import CompiledSchema
 from tests.unit.openapi.documents import root, terms
 
 ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "integer"}}
@@ -66,8 +67,29 @@ def test_operations_become_tools_with_plans_and_one_that_cannot_is_rejected_alon
     assert found["Shop.listPets"].description == "Lists pets."
     assert (found["Shop.getPet"].plan.method, found["Shop.getPet"].plan.path) == ("GET", "/pets/{id}")
     report = decode_report(summary.report)
-    assert ("operations", "7: 6 tools, 0 left out, 1 that cannot be tools") in report.facts
+    assert ("operations", "7, of them 6 published, 0 left out, 1 that cannot be tools") in report.facts
     assert TASKS["read_operations"] is read_operations
+
+
+def test_openapi_06_recursive_schemas_stay_recursive_and_check_values_at_any_depth() -> None:
+    found = read(PATHS)[1]
+    assert [tool.remote_id for tool in found.values() if not tool.is_checked] == ["POST /pets"]
+    verdict = check(Schemas(found["Shop.addPet"].input_schema, None))
+    assert not verdict.reason
+    schema = CompiledSchema.compile(verdict.schemas.input)
+
+    def body(name: Any) -> Any:
+        return {"body": {"name": "Rex", "mate": {"mate": {"mate": {"mate": {"name": name}}}}}}
+
+    assert schema.findings(body("Max")) == []
+    assert [finding.place for finding in schema.findings(body(1))] == ["body.mate"]
+
+
+def test_what_is_noted_of_an_operation_is_not_told_of_the_next() -> None:
+    get: dict[str, Any] = {"requestBody": {"content": {"application/json": {}}}}
+    summary, _ = read({"/a": {"get": get}, "/b": {"head": {}, "get": {}}}, methods=("GET",))
+    noted = {note.text: note.ids for note in decode_report(summary.report).notes}
+    assert noted["It takes a body with GET, which some servers and proxies drop."] == ("GET /a",)
 
 
 def test_only_what_does_as_much_twice_as_once_may_be_repeated() -> None:
@@ -92,7 +114,8 @@ def test_only_what_does_as_much_twice_as_once_may_be_repeated() -> None:
         "DELETE /pets/{id}": (False, False, ""),
     }
     assert promises() == plain
-    assert promises(key_header="Idempotency-Key") == {**plain, "POST /pets": (False, True, "Idempotency-Key")}
+    keyed = dict.fromkeys(("POST /pets", "PUT /pets", "DELETE /pets/{id}"), (False, True, "Idempotency-Key"))
+    assert promises(key_header="Idempotency-Key") == {**plain, **keyed}
     acts = {"listPets": ToolTerms(unsafe=True)}
     assert promises(tools=acts) == {**plain, "GET /pets": (False, False, "")}
 
@@ -103,7 +126,7 @@ def test_openapi_10_more_operations_than_may_be_tools_are_refused_with_their_num
         "4 operations are chosen, and operations.max allows 2. The first: getPet, setPet, deletePet, $broken."
     )
     assert not found
-    assert '# - {operation: "getPet"} # It is chosen, but no list is made.' in decode_report(summary.report).choices
+    assert '- {operation: "getPet"} # GET /pets/{id}' in decode_report(summary.report).choices
 
 
 def test_openapi_16_terms_about_an_operation_that_is_not_there_are_refused() -> None:
