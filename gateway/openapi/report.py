@@ -53,7 +53,8 @@ def report_of(document: Document, fates: Sequence[Fate], terms: Terms, *, reject
         ("document", f"{_shown(document.title) or 'without a title'} {_shown(document.version)}".rstrip()),
         (
             "operations",
-            f"{tools + left_out + rejected}: {tools} tools, {left_out} left out, {rejected} that cannot be tools",
+            f"{tools + left_out + rejected}, of them {tools} published, {left_out} left out, {rejected} that cannot be "
+            "tools",
         ),
         ("tags", _tags(fates)),
         ("security", _security(document, terms)),

@@ -30,7 +30,10 @@ def test_openapi_57_a_documents_url_becomes_a_gateway_that_can_be_called(tmp_pat
         assert (checked.returncode, checked.stderr) == (0, "")
         found = json.loads(checked.stdout)
         facts = dict(found["backends"]["weather_archive"]["report"]["facts"])
-        assert (found["remarks"], facts["operations"]) == ([], "6: 5 tools, 1 left out, 0 that cannot be tools")
+        assert (found["remarks"], facts["operations"]) == (
+            [],
+            "6, of them 5 published, 1 left out, 0 that cannot be tools",
+        )
         assert len(found["tools"]) == 5
         chosen = entered("check", "--operations", str(file))
         assert '  - {operation: "readStation"} # GET /stations/{station}' in chosen.stdout
