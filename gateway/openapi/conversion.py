@@ -190,10 +190,13 @@ class Conversion:
         parts = list(self._converter.parts(branch, "allOf"))
         told = (part["discriminator"] for part in (here.schema, *parts) if isinstance(part.get("discriminator"), dict))
         discriminator: JsonObject = next(told, {})
-        name = discriminator.get("propertyName")
+        if not isinstance(name := discriminator.get("propertyName"), str):
+            return converted
         members = [part["properties"].get(name) for part in parts if isinstance(part.get("properties"), dict)]
-        is_said = any(isinstance(one, dict) and ("const" in one or len(one.get("enum") or "") == 1) for one in members)
-        if not isinstance(name, str) or is_said:
+        enums = [one.get("enum") for one in members if isinstance(one, dict) and "const" not in one]
+        has_const = any(isinstance(one, dict) and "const" in one for one in members)
+        is_said = has_const or any(isinstance(enum, list) and len(enum) == 1 for enum in enums)
+        if is_said:
             return converted
         implied = reference.rpartition("/")[2]
         mapping = discriminator.get("mapping")

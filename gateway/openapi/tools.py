@@ -127,6 +127,14 @@ class _Maker:
             tool = self._checked(self._made(outline))
         except (OperationError, DefinitionError) as exc:
             gathered.rejected.append(rejected(outline.operation, str(exc)))
+        except (
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as exc:  # nothing in a document need be as it should
+            reason = f"Something in it is not as OpenAPI says, or not understood ({type(exc).__name__})."
+            gathered.rejected.append(rejected(outline.operation, reason))
         else:
             return tool if gathered.take(tool, self._encoded) else None
         return None
