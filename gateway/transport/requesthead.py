@@ -18,6 +18,7 @@ OURS = frozenset(
     (b"host", b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"upgrade", b"te", b"expect")
 )
 
+MAX_KEPT = 256  # bytes of a target whose head is kept; longer ones hold what a caller wrote
 NO_BODY = frozenset((b"GET", b"HEAD", b"DELETE", b"OPTIONS"))  # for these an empty body is not announced
 
 
@@ -34,7 +35,8 @@ def encode_head(
     Raises INVALID, with nothing sent, for what does not belong in a head.
     """
     framing = b"" if not body_bytes and method in NO_BODY else b"content-length: %d\r\n" % body_bytes
-    return b"%b%b%b\r\n" % (_start(method, target, host, headers), _fields(more) if more else b"", framing)
+    start = _start if len(target) <= MAX_KEPT else _start.__wrapped__
+    return b"%b%b%b\r\n" % (start(method, target, host, headers), _fields(more) if more else b"", framing)
 
 
 @lru_cache(maxsize=1024)  # a few paths of each tool server, times the credentials in use there
