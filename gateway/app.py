@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from itertools import chain
@@ -13,6 +13,7 @@ from typing import Any
 from starlette.types import ASGIApp
 
 from gateway import __version__
+from gateway.admission import Admission
 from gateway.assembly import parts, reporting
 from gateway.assembly.authenticators import Issuers
 from gateway.assembly.setup import (
@@ -24,9 +25,10 @@ from gateway.assembly.setup import (
     until_quiet,
     with_fixed,
 )
+from gateway.auth import IssuerStatus
 from gateway.backends.callback_receiver import absent_receivers
 from gateway.backends.lists import LIST_MEMORY_BYTES
-from gateway.backends.server import BackendContext, open_admission
+from gateway.backends.server import BackendContext, Server, open_admission
 from gateway.calls.callbacks import Callbacks, CallbackTokens
 from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.registry import Calls
@@ -214,6 +216,11 @@ class Gateway:
         return self._setup.config
 
     @property
+    def admissions(self) -> Mapping[str, Admission[Server]]:
+        """How calls are admitted to each backend."""
+        return self._setup.admissions
+
+    @property
     def catalogue(self) -> Catalogue:
         return self._setup.catalogue
 
@@ -318,6 +325,11 @@ class Gateway:
         if self._draining:
             return "draining"
         return "ok" if self.catalogue.ready else "starting"
+
+    async def issuers(self) -> Mapping[str, IssuerStatus]:
+        """How the issuers stand that publish their keys, after each was asked for them."""
+        await self._issuers.refresh()
+        return self._issuers.status()
 
     def details(self) -> JsonObject:
         """The detailed health, for operators."""

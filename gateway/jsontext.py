@@ -29,6 +29,7 @@ _DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
 HALF_A_PAIR = re.compile(rb"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])", re.DOTALL)  # an escaped backslash may feign one
 
 _decode = msgspec.json.Decoder().decode
+CONTAINERS = (dict, list)  # in half the time of a union
 encode = msgspec.json.Encoder().encode
 
 
@@ -98,6 +99,10 @@ def is_deeper_than(value: Json, limit: int) -> bool:
     for _ in range(limit):
         if not level:
             return False
-        children = (child for node in level for child in (node.values() if isinstance(node, dict) else node))
-        level = [child for child in children if isinstance(child, dict | list)]
+        level = [
+            child
+            for node in level
+            for child in (node.values() if isinstance(node, dict) else node)
+            if isinstance(child, CONTAINERS)
+        ]
     return bool(level)

@@ -20,9 +20,11 @@ class Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         if url.path == "/openapi.json":
             self.answer(DOCUMENT)
-        else:
+        elif url.path == "/add":
             given = parse_qs(url.query)
             self.answer(float(given["a"][0]) + float(given["b"][0]))
+        else:
+            self.send_error(404)
 
     def answer(self, document):
         body = json.dumps(document).encode()

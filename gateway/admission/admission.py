@@ -18,7 +18,7 @@ from gateway.errors import RETRY_AFTER_S, GatewayError, unavailable
 from gateway.model import JsonObject
 
 T = TypeVar("T")
-Check = Callable[[T], Awaitable[bool]]
+Check = Callable[[T], Awaitable[str | None]]
 
 
 class AdmissionLimits(Struct, frozen=True, kw_only=True):
@@ -59,8 +59,8 @@ class DispatchGate(Protocol):
 class Admission(Generic[T]):
     """The admission of one backend. Each lease must be given back with `leave`, however the call ended.
 
-    `check(target)` sends a request to a replica that runs no tool, and returns whether it was answered. If it is set,
-    no call is used as a probe while other replicas can take it.
+    `check(target)` sends a request to a replica that runs no tool, and returns why it was not answered; None: it was.
+    If it is set, no call is used as a probe while other replicas can take it.
     """
 
     def __init__(
@@ -273,7 +273,7 @@ class Admission(Generic[T]):
     async def _run_check(self, replica: Replica[T], probes: Sequence[tuple[Breaker, int]], check: Check[T]) -> None:
         answers: bool | None = None  # stays None if the check is cancelled, or has a bug
         try:
-            answers = await check(replica.target)
+            answers = await check(replica.target) is None
         finally:
             for breaker, generation in probes:
                 if answers is False:

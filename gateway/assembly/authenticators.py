@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from functools import partial
@@ -52,6 +53,10 @@ class Issuers:
         """How those stand that publish their keys, by name."""
         published = [(origin[0], keys) for origin, keys in self._keys.items() if isinstance(keys, RemoteKeys)]
         return {LOGIN.sub("//", str(name)): keys.status for name, keys in published}
+
+    async def refresh(self) -> None:
+        """Waits until the keys of all issuers have been asked for."""
+        await asyncio.gather(*(keys.refresh() for keys in self._keys.values() if isinstance(keys, RemoteKeys)))
 
     async def keep(self, auth: AuthSettings | None) -> None:
         """Stops fetching the keys of all issuers but those of these settings, and fetches theirs as these say."""

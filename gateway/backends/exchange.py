@@ -106,7 +106,7 @@ class HttpExchange:
         self._list_request = list_request
         self._send: Send = send or (self._send_with_token if self.tokens else self._send_whole)
         self._ask: Ask = ask or (self._ask_with_token if self.tokens else self._ask_whole)
-        self._admission.check = self._is_alive
+        self._admission.check = self._trouble_with
 
     # Calls.
 
@@ -311,13 +311,13 @@ class HttpExchange:
         replica.breaker.note_alive()
         return listing
 
-    async def _is_alive(self, server: Server) -> bool:
-        """Whether a replica answers at all."""
+    async def _trouble_with(self, server: Server) -> str | None:
+        """Why a replica does not answer; None if it does, whatever it says."""
         try:
             reply = await self._ask(server, CHECK_TIMEOUT_S)
         except TransportError as exc:
-            return exc.kind is Kind.TOO_LARGE
-        return reply.status < 500
+            return None if exc.kind is Kind.TOO_LARGE else f"{exc.kind}: {exc}"
+        return None if reply.status < 500 else f"status {reply.status}"
 
     def _ask_with_token(self, server: Server, timeout_s: float) -> Awaitable[Reply]:
         assert self.tokens is not None

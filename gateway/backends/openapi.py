@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from gateway.admission import DispatchGate, Lease
 from gateway.backends.exchange import HttpExchange
@@ -38,21 +38,6 @@ SHORT_BYTES = 16 * 1024  # of a document that a thread reads
 MAY_VANISH = 0.5  # of the tools of a document, at once
 
 
-class _Sending(NamedTuple):
-    """A request on its way to a replica."""
-
-    server: Server
-    own: Own
-    request: WireRequest
-    invocation: Invocation
-    deadline: float
-
-    @property
-    def left_s(self) -> float:
-        """The time that is left."""
-        return max(self.deadline - monotonic(), 0.001)
-
-
 class OpenApiBackend:
     """One API, or several replicas of it."""
 
@@ -63,6 +48,7 @@ class OpenApiBackend:
         self.name = name
         self._settings = settings
         self._max_response_bytes = settings.max_response_bytes
+        self._forwards = bool(settings.forward_headers)
         self._exchange = HttpExchange(name, settings, context, LOOK, send=self._send, ask=self._look)
         self._credentials = OpenApiCredentials(name, settings.auth, self._exchange.credentials)
         origins = [str(replica.target.pool.origin) for replica in context.admission.replicas]
@@ -101,10 +87,10 @@ class OpenApiBackend:
     async def _send(self, lease: Lease[Server], request: WireRequest, invocation: Invocation, deadline: float) -> Reply:
         """Sends a call, and follows where a redirect leads it. Raises TransportError."""
         own, server = self._credentials.own(plan_of(invocation).access), lease.replica.target
-        sending = _Sending(server, own, request, invocation, deadline)
+        send = partial(self._send_to, server, own, request, invocation, deadline)
         target = server.target(request.path)
         try:
-            reply = await self._send_to(target, sending)
+            reply = await send(target)
         except TransportError as exc:
             if exc.sent and isinstance(request, Deletion):
                 request.broken_off.append(exc)
@@ -112,40 +98,52 @@ class OpenApiBackend:
         if isinstance(request, Deletion) and request.broken_off:
             return SecondReply(reply.status, reply.headers, reply.body)
         if reply.status >= 300 and request.method in SAFE and not request.body:
-            return await self._follow(reply, target, sending)
+            return await self._follow(reply, target, server, self._calls.in_query(invocation), send)
         return reply
 
-    async def _follow(self, reply: Reply, target: bytes, sending: _Sending) -> Reply:
-        """The answer at the end of some redirects; the last one itself if that may not be followed."""
-        server, parts = sending.server, self._calls.in_query(sending.invocation)
+    async def _follow(
+        self,
+        reply: Reply,
+        target: bytes,
+        server: Server,
+        parts: Sequence[str],
+        send: Callable[[bytes], Awaitable[Reply]],
+    ) -> Reply:
+        """The answer at the end of some redirects; the last one itself if that may not be followed.
+
+        `parts` are the credentials in the query, which no server has to repeat.
+        """
         for _ in range(MAX_HOPS):
             found = redirected(reply, server.pool.origin, target, server.base_path)
             if found is None:
                 break
             target = with_query(found.decode("ascii"), parts).encode("ascii") if parts else found
             try:
-                reply = await self._send_to(target, sending)
+                reply = await send(target)
             except TransportError as exc:  # the first of these requests did arrive
                 raise TransportError(exc.kind, str(exc), sent=True) from exc
         return reply
 
-    def _send_to(self, target: bytes, sending: _Sending) -> Awaitable[Reply]:
+    def _send_to(
+        self, server: Server, own: Own, request: WireRequest, invocation: Invocation, deadline: float, target: bytes
+    ) -> Awaitable[Reply]:
         """Sends a request to a target, with a token that was issued if it takes one. Raises TransportError."""
-        issued = sending.own.issued
-        if issued is None:
-            return self._send_once(target, sending)
-        return issued.authorized(partial(self._send_once, target, sending), sending.left_s)
+        if own.issued is None:
+            return self._send_once(server, own, request, invocation, deadline, target)
+        send = partial(self._send_once, server, own, request, invocation, deadline, target)
+        return own.issued.authorized(send, deadline - monotonic())
 
-    def _send_once(self, target: bytes, sending: _Sending) -> Awaitable[Reply]:
-        server, own, request, invocation, _ = sending
+    def _send_once(
+        self, server: Server, own: Own, request: WireRequest, invocation: Invocation, deadline: float, target: bytes
+    ) -> Awaitable[Reply]:
         headers = (*own.headers(invocation.principal), *request.headers)
         return server.pool.request(
             request.method,
             target,
             headers,
             request.body,
-            more=_beside(headers, invocation.headers) if self._settings.forward_headers else invocation.headers,
-            timeout_s=sending.left_s,
+            more=_beside(headers, invocation.headers) if self._forwards else invocation.headers,
+            timeout_s=max(deadline - monotonic(), 0.001),
             max_body=self._max_response_bytes,
         )
 

@@ -38,6 +38,7 @@ SENDABLE = re.compile(r"[\x20-\x7e]+")  # of a lent token in a header: no end of
 COOKIE_OCTETS = "!#$%&'()*+-./:<=>?@[]^_`{|}~"  # RFC 6265, section 4.1.1, beside letters and digits
 SHORTEST_SECRET = 8  # characters; shorter ones may stand in any text by chance
 LONG_SECRET = 16  # characters; a shorter one may be a word that stands in a result
+MAX_OWN = 1024  # sets of credentials that are kept as they are sent; most documents have one or two
 WHOLE = ""  # the name of the one credential of a backend that has not several
 
 
@@ -51,6 +52,9 @@ class Placed(NamedTuple):
     def beside(self, other: Placed) -> Placed:
         """Both."""
         return Placed(self.headers + other.headers, self.query + other.query, self.cookies + other.cookies)
+
+
+Source = Placed | str | Minted | ClientCredentials  # a text is a key that goes where the document says
 
 
 class Own(NamedTuple):
@@ -83,9 +87,11 @@ class OpenApiCredentials:
             settings = auth.schemes
         elif auth is not None:
             settings = {WHOLE: auth}
-        self._sources = {name: _source(backend, one) for name, one in settings.items()}
+        self._sources: Mapping[str, Source]
         if isinstance(tokens, Minted | ClientCredentials):
-            self._sources[WHOLE] = tokens
+            self._sources = {WHOLE: tokens}
+        else:
+            self._sources = {name: _source(backend, one) for name, one in settings.items()}
         self._own: dict[tuple[tuple[str, ...] | None, tuple[Key, ...]], Own] = {}
         self._secrets = tuple(secret for one in settings.values() for secret in _secrets(one))
         # Numbers stay: in JSON nothing else could stand in their place.
@@ -95,6 +101,8 @@ class OpenApiCredentials:
         """What the gateway sends of its own."""
         own = self._own.get((access.schemes, access.keys))
         if own is None:
+            if len(self._own) >= MAX_OWN:  # the names are those of a document, which may have others every minute
+                self._own.clear()
             own = self._own[access.schemes, access.keys] = self._joined(access)
         return own
 
@@ -143,7 +151,7 @@ class OpenApiCredentials:
                 await source.aclose()
 
 
-def _source(backend: str, auth: OneCredential) -> Placed | str | Minted | ClientCredentials:
+def _source(backend: str, auth: OneCredential) -> Source:
     """A credential in its place, a key that goes where the document says, or what makes or asks for tokens."""
     match auth:
         case BearerAuthSettings(bearer=token):

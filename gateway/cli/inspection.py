@@ -9,8 +9,10 @@ from time import monotonic
 
 from msgspec import Struct
 
+from gateway.admission import Admission
 from gateway.app import Gateway
 from gateway.assembly import parts
+from gateway.backends.server import Server
 from gateway.catalogue.catalogue import BackendStatus
 from gateway.errors import GatewayError
 from gateway.jsontext import decode, encode
@@ -38,16 +40,20 @@ async def inspect(config: Config) -> JsonObject:
     # The catalogue alone: a gateway that starts as a whole takes over the calls of replicas that died.
     await gateway.catalogue.start()
     try:
-        state, _ = await asyncio.gather(_look_at_state(config), gateway.catalogue.wait_ready())
-        backends = gateway.backends
+        state, issuers, _ = await asyncio.gather(
+            _look_at_state(config), gateway.issuers(), gateway.catalogue.wait_ready()
+        )
+        backends, admissions = gateway.backends, gateway.admissions.values()
         looks = dict(zip(backends, await asyncio.gather(*map(_look, backends.values())), strict=True))
+        answers = dict(zip(backends, await asyncio.gather(*map(_answers, admissions)), strict=True))
         routes = parts.routes(config, backends)
         taken = _taken(routes, looks)
         return {
             "state": state,
+            "issuers": {name: issuer.as_json() for name, issuer in issuers.items()},
             "backends": {
                 name: {"protocol": config.backends[name].protocol, "dialect": backend.dialect}
-                | _backend(name, gateway.catalogue.status(name), looks[name], taken)
+                | _backend(name, gateway.catalogue.status(name), looks[name], taken, answers[name])
                 | {"report": _report(backend)}
                 for name, backend in backends.items()
             },
@@ -91,6 +97,15 @@ async def _look(backend: Backend) -> Look:
     return Look(listing=listing, cause=cause, took_s=monotonic() - begun)
 
 
+async def _answers(admission: Admission[Server]) -> dict[str, str | None]:
+    """Why each replica of a tool server does not answer; None if it does. Empty if there is no way to ask."""
+    check, replicas = admission.check, admission.replicas
+    if check is None:
+        return {}
+    troubles = await asyncio.gather(*(check(replica.target) for replica in replicas))
+    return {replica.name: why for replica, why in zip(replicas, troubles, strict=True)}
+
+
 Taken = Mapping[tuple[str, str], int]  # by backend and tool id: the number of the first route that speaks of it
 
 
@@ -112,11 +127,17 @@ def _listed(look: Look) -> Sequence[ToolDefinition]:
     return () if look.listing is None else look.listing.tools
 
 
-def _backend(name: str, status: BackendStatus, look: Look, taken: Taken) -> JsonObject:
+def _backend(
+    name: str, status: BackendStatus, look: Look, taken: Taken, answers: Mapping[str, str | None]
+) -> JsonObject:
     cause = look.cause or ("it did not answer at first" if not status.up else None)
+    silent = {replica: why for replica, why in answers.items() if why is not None}
+    if cause is None and silent and len(silent) == len(answers):  # its tools are known from elsewhere
+        cause = "; ".join(silent.values())
     return {
         "up": cause is None,
         "cause": cause,
+        "silent": silent,
         "latency_ms": None if look.listing is None else round(look.took_s * 1000, 1),
         "tools": status.tools,
         "rejected": [{"id": one.id, "reason": one.reason} for one in status.rejected],
@@ -153,6 +174,7 @@ def _tool(tool: PublishedTool) -> JsonObject:
         "backend": tool.route.backend_name,
         "scopes": sorted(tool.route.scopes),
         "description": definition.description,
+        "takes_anything": not definition.input_schema,
         "unchecked_output": _unchecked(tool),
         **_size(definition),
     }

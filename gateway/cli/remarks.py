@@ -23,12 +23,8 @@ class Remark(NamedTuple):
 
 def remarks_on(found: JsonObject) -> Iterator[Remark]:
     """All problems, the gravest first."""
-    state, backends = found["state"], found["backends"].items()
-    if not state["up"]:
-        yield Remark("state_down", None, f"state is down: {state['cause']}")
-    for name, backend in backends:
-        if not backend["up"]:
-            yield Remark("backend_down", name, f"{name} is down: {backend['cause']}")
+    backends = found["backends"].items()
+    yield from _down(found)
     for name, backend in backends:
         yield from _rejected(name, backend["rejected"])
     for name, backend in backends:
@@ -39,10 +35,27 @@ def remarks_on(found: JsonObject) -> Iterator[Remark]:
             yield Remark("unrouted", name, text)
     yield from _unused(found["routes"])
     yield from _descriptions(found["tools"])
+    yield from _open_inputs(found["tools"])
     for tool in found["tools"]:
         if reason := tool["unchecked_output"]:
             text = f"{tool['backend']}: values of {tool['id']} cannot be checked: {reason}"
             yield Remark("output_unchecked", tool["backend"], text)
+
+
+def _down(found: JsonObject) -> Iterator[Remark]:
+    """What does not answer."""
+    state = found["state"]
+    if not state["up"]:
+        yield Remark("state_down", None, f"state is down: {state['cause']}")
+    for name, issuer in found["issuers"].items():
+        if not issuer["up"]:
+            yield Remark("issuer_down", None, f"auth: the keys of {name} cannot be fetched: {issuer['last_error']}")
+    for name, backend in found["backends"].items():
+        if not backend["up"]:
+            yield Remark("backend_down", name, f"{name} is down: {backend['cause']}")
+        elif silent := backend["silent"]:
+            text = "; ".join(f"{replica} does not answer ({why})" for replica, why in silent.items())
+            yield Remark("replica_down", name, f"{name}: {text}")
 
 
 def _rejected(name: str, rejected: Sequence[JsonObject]) -> Iterator[Remark]:
@@ -89,6 +102,17 @@ def _descriptions(tools: Sequence[JsonObject]) -> Iterator[Remark]:
     for name, ids in long.items():
         text = f"{name}: {count(len(ids), 'description')} of more than {LONG_DESCRIPTION} characters, "
         yield Remark("description_long", name, f"{text}of which many models see the beginning only: {named(ids)}")
+
+
+def _open_inputs(tools: Sequence[JsonObject]) -> Iterator[Remark]:
+    """Tools that say nothing of their input, or not where it is looked for."""
+    found = defaultdict[str, list[str]](list)
+    for tool in tools:
+        if tool["takes_anything"]:
+            found[tool["backend"]].append(tool["id"])
+    for name, ids in found.items():
+        text = f"{name}: {count(len(ids), 'tool')} without a schema of the input, of which nothing is checked: "
+        yield Remark("input_unchecked", name, text + named(ids))
 
 
 def named(ids: Sequence[str]) -> str:

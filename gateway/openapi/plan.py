@@ -110,15 +110,13 @@ class AnswerPlan(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An operation as it is called. `path` is its template below the backend's URL, with the prefix of its server.
 
-    `hidden` are the names, in the query and among cookies, of parameters that the operator keeps from callers, wherever
-    these choose names. `can_repeat`: what its method promises, or an idempotency key: sending it twice does as much as
-    once. `key_header` is the header of that key, which is sent as a quoted string (`key_quoted`) or bare.
+    `can_repeat`: what its method promises, or an idempotency key: sending it twice does as much as once.
+    `key_header` is the header of that key, which is sent as a quoted string (`key_quoted`) or bare.
     """
 
     method: str
     path: str
     parameters: tuple[Parameter, ...] = ()
-    hidden: tuple[str, ...] = ()
     body: BodyPlan | None = None
     accept: str = "application/json, */*;q=0.1"
     access: Access = Access()

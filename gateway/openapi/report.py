@@ -17,6 +17,7 @@ from gateway.openapi.document import Document
 from gateway.openapi.names import version_of
 from gateway.openapi.operations import Operation, OperationError
 from gateway.openapi.plan import OperationTool
+from gateway.openapi.security import access_of
 from gateway.openapi.terms import Terms
 
 MAX_TAGS = 60  # that are shown; those of most operations
@@ -52,7 +53,8 @@ def report_of(document: Document, fates: Sequence[Fate], terms: Terms, *, reject
         ("document", f"{_shown(document.title) or 'without a title'} {_shown(document.version)}".rstrip()),
         (
             "operations",
-            f"{tools + left_out + rejected}: {tools} tools, {left_out} left out, {rejected} that cannot be tools",
+            f"{tools + left_out + rejected}, of them {tools} published, {left_out} left out, {rejected} that cannot be "
+            "tools",
         ),
         ("tags", _tags(fates)),
         ("security", _security(document, terms)),
@@ -108,7 +110,8 @@ def _security(document: Document, terms: Terms) -> str:
     declared = document.components.get("securitySchemes")
     schemes = declared if isinstance(declared, dict) else {}
     shown = [
-        f"{_shown(name)} ({_scheme(document, scheme)}): {_covered(name, terms)}" for name, scheme in schemes.items()
+        f"{_shown(name)} ({_scheme(document, scheme)}): {_covered(name, document, terms)}"
+        for name, scheme in schemes.items()
     ]
     return "; ".join(shown[:MAX_SCHEMES]) or "the document names no security schemes"
 
@@ -136,14 +139,16 @@ def _urls(scheme: JsonObject) -> Iterator[str]:
         yield url
 
 
-def _covered(name: str, terms: Terms) -> str:
-    if name in terms.lent_tokens:
-        return f"callers lend their token of {terms.lent_tokens[name]}"
-    if name in terms.lent_secrets:
-        return f"callers lend {terms.lent_secrets[name]}"
-    if name in terms.schemes:
-        return "auth.schemes"
-    return "not covered" if terms.auth in ("", "schemes") else "auth, where it fits"
+def _covered(name: str, document: Document, terms: Terms) -> str:
+    """Who has a credential for a scheme: as calls have it of an operation that asks for nothing else."""
+    asking = Operation(method="GET", template="/", prefix="", security=[{name: []}])
+    access, _, notes = access_of(asking, document, terms)
+    if notes:
+        return "not covered"
+    if access.lent:
+        is_token = name in terms.lent_tokens
+        return f"callers lend {'their token of ' if is_token else ''}{access.lent[0].id}"
+    return "auth.schemes" if terms.auth == "schemes" else "auth"
 
 
 def _ignored(root: JsonObject) -> str:

@@ -105,20 +105,23 @@ def _text(plan: Plan, parameter: Parameter, value: Json) -> str | None:
 def _check_names(plan: Plan, parameter: Parameter, members: Mapping[str, Json]) -> None:
     """Refuses an object whose members would stand for other parameters, or for what no caller may send."""
     where = parameter.where
-    if where != "querystring" and (
-        where in ("path", "header") or not parameter.explode or parameter.style == "deepObject" or parameter.media_type
-    ):
+    is_exploded = parameter.explode and not parameter.media_type and parameter.style in ("form", "cookie")
+    if not (_is_form(parameter) if where == "querystring" else is_exploded):
         return
     others = (other.name for other in plan.parameters if other.where == where and other is not parameter)
-    taken = {name.casefold() for name in (*others, *plan.hidden, *plan.access.key_names)}
+    taken = {name.casefold() for name in (*others, *plan.access.key_names)}
     # In brackets stand members, whose parent some servers would replace.
     if any(name.partition("[")[0].casefold() in taken for name in members):
         raise UnsendableError("has a member with the name of another parameter")
 
 
+def _is_form(parameter: Parameter) -> bool:
+    return "form" in parameter.media_type
+
+
 def _querystring(parameter: Parameter, value: Json) -> str | None:
     """A whole query (OpenAPI 3.2, `in: querystring`)."""
-    if "form" in parameter.media_type:
+    if _is_form(parameter):
         return form_text({}, value, encoded) or None
     return encoded(content(parameter, value))
 

@@ -23,7 +23,7 @@ NOT_FOR_KEYS = frozenset(
 )
 AUTHORIZATION = "authorization"
 BEARER: tuple[Place, str] = ("header", AUTHORIZATION)  # where all that is no API key goes
-BEARERS = frozenset({"oauth2", "openIdConnect"})  # types of schemes whose tokens go as bearer tokens (RFC 6750)
+BEARERS = ("oauth2", "openIdConnect")  # types of schemes whose tokens go as bearer tokens (RFC 6750)
 
 
 class _UncoveredError(Exception):

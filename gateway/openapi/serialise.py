@@ -28,7 +28,7 @@ Encode = Callable[[str], str]
 
 
 class UnsendableError(ValueError):
-    """A value that has no form where it has to go; the text says why, as in 'holds null'."""
+    """A value that has no form where it has to go; the text says why, as in 'is empty'."""
 
 
 def scalar(value: Json) -> str:
@@ -43,8 +43,8 @@ def scalar(value: Json) -> str:
     if kind is float:
         return str(int(value)) if value.is_integer() and abs(value) < LONGEST_PLAIN else repr(value)
     if value is None:
-        raise UnsendableError("holds null, which cannot be sent here")
-    raise UnsendableError("holds an array or an object inside another, which cannot be sent here")
+        raise UnsendableError("has null where only a text, a number or a boolean can be sent")
+    raise UnsendableError("has an array or an object where only a text, a number or a boolean can be sent")
 
 
 @lru_cache(16)  # there are fewer

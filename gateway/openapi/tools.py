@@ -21,7 +21,7 @@ from gateway.openapi.inputs import input_of
 from gateway.openapi.names import description_of, tool_names, version_of
 from gateway.openapi.operations import Operation, OperationError, Outline, completed, outlines, rejected
 from gateway.openapi.outputs import output_of
-from gateway.openapi.plan import OperationTool, Parameter, Plan
+from gateway.openapi.plan import OperationTool, Plan
 from gateway.openapi.report import NO_LIST, Fate, report_of
 from gateway.openapi.schemas import Converter
 from gateway.openapi.security import access_of, credential_names
@@ -127,6 +127,14 @@ class _Maker:
             tool = self._checked(self._made(outline))
         except (OperationError, DefinitionError) as exc:
             gathered.rejected.append(rejected(outline.operation, str(exc)))
+        except (
+            AttributeError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as exc:  # nothing in a document need be as it should
+            reason = f"Something in it is not as OpenAPI says, or not understood ({type(exc).__name__})."
+            gathered.rejected.append(rejected(outline.operation, reason))
         else:
             return tool if gathered.take(tool, self._encoded) else None
         return None
@@ -179,7 +187,6 @@ class _Maker:
             method=operation.method,
             path=operation.prefix + operation.template,
             parameters=taking.parameters,
-            hidden=_hidden(operation, taking.parameters),
             body=taking.body,
             accept=giving.accept,
             access=access,
@@ -202,12 +209,6 @@ class _Maker:
             hints={"read_only": plan.is_safe, "idempotent": plan.can_repeat},
             plan=plan,
         )
-
-
-def _hidden(operation: Operation, sent: Sequence[Parameter]) -> tuple[str, ...]:
-    """The names of parameters in the query and among cookies that are never sent."""
-    declared = {(one["in"], one["name"]) for one in operation.parameters} - {(one.where, one.name) for one in sent}
-    return tuple(sorted({name for where, name in declared if where in ("query", "cookie")}))
 
 
 def _is_idempotent(operation: Operation) -> bool:

@@ -19,11 +19,13 @@ from gateway.schemas.references import (
     Schema,
     SchemaError,
     followed,
+    inside,
     is_before_2019,
     local,
     outside,
     pointer_of,
     subschemas,
+    text_of,
 )
 
 MAX_DEPTH = 150  # of the JSON text; the validator itself gives up at 255
@@ -56,13 +58,15 @@ class Document:
     def __init__(self, root: Schema) -> None:
         if not isinstance(root, dict):
             raise SchemaError("It is not a JSON object.")
-        if is_deeper_than(root, MAX_DEPTH):
+        text = text_of(root)
+        if (text is None or text.count(b"{") + text.count(b"[") > MAX_DEPTH) and is_deeper_than(root, MAX_DEPTH):
             raise SchemaError(f"It is nested deeper than {MAX_DEPTH} levels.")
-        self.root = local(root)
+        self.root = local(root, text)
         self.ref_alone = is_before_2019(root)
         self.patterns: set[str] = set()  # regular expressions, each once
         self._targets: dict[str, tuple[Pointer, Any]] = {}
-        self._scan()
+        if self.root is not root or text is None or b'"$ref"' in text or b'"pattern' in text:
+            self._scan()
         self.circular = self._find_circles()
         self._closing = self._find_closing()
 
@@ -101,11 +105,12 @@ class Document:
             if not isinstance(schema, dict) or id(schema) in seen:
                 continue
             seen.add(id(schema))
-            waiting.extend(inner for _, inner in subschemas(schema))
+            waiting += inside(schema)
             pattern, named = schema.get("pattern"), schema.get("patternProperties")
-            self.patterns.update(
-                [pattern] if isinstance(pattern, str) else (), named if isinstance(named, dict) else ()
-            )
+            if isinstance(pattern, str):
+                self.patterns.add(pattern)
+            if isinstance(named, dict):
+                self.patterns.update(named)
             ref = schema.get("$ref")
             if isinstance(ref, str) and ref not in self._targets:
                 waiting.append(self._resolve(ref))
@@ -123,11 +128,11 @@ class Document:
 
         Peels off targets that lead nowhere and targets that nothing leads to, until only circles are left.
         """
-        # Which value such a schema allows is undefined (2020-12 core, 9.4.1: MUST NOT).
-        if _peel(self._leads_to(in_place=True)):
-            raise SchemaError("It refers to itself without ever looking deeper into the value.")
         leads_to = self._leads_to()
         left = _peel(leads_to)
+        # Which value such a schema allows is undefined (2020-12 core, 9.4.1: MUST NOT).
+        if left and _peel(self._leads_to(in_place=True)):
+            raise SchemaError("It refers to itself without ever looking deeper into the value.")
         led_from: dict[Pointer, set[Pointer]] = {node: set() for node in left}
         for node in left:
             for target in leads_to[node] & left:
@@ -190,7 +195,10 @@ def _within(node: Any, *, in_place: bool = False) -> Iterator[Schema]:
     while waiting:
         schema = waiting.pop()
         yield schema
-        waiting.extend(inner for keys, inner in subschemas(schema) if not in_place or keys[0] in IN_PLACE)
+        if in_place:
+            waiting.extend(inner for keys, inner in subschemas(schema) if keys[0] in IN_PLACE)
+        else:
+            waiting += inside(schema)
 
 
 def _peel(leads_to: dict[Pointer, set[Pointer]]) -> set[Pointer]:

@@ -10,11 +10,9 @@ from typing import Any
 
 import msgspec
 
-from gateway.jsontext import is_deeper_than
 from gateway.model import JsonObject
-from gateway.schemas.document import MAX_DEPTH as MAX_JSON_DEPTH
 from gateway.schemas.document import Document
-from gateway.schemas.references import DEFINITIONS, Schema, SchemaError, subschemas
+from gateway.schemas.references import DEFINITIONS, LIST, MAP, ONE, Schema, SchemaError
 
 MAX_SCHEMAS = 10_000  # in the result: twenty references to one another can spell a million
 MAX_ADDED_BYTES = 1024 * 1024  # by what is repeated: 1,000 references to one long enum make 100 MB of 200 KB
@@ -47,8 +45,7 @@ def inlined(schema: JsonObject) -> JsonObject:
         return schema
     try:
         result = _Inliner(document).root()
-        if b'"$ref"' in msgspec.json.encode(result) or is_deeper_than(result, MAX_JSON_DEPTH):
-            Document(result)  # what is still referred to must still be there
+        Document(result)  # what is still referred to must still be there
     except SchemaError:
         return schema
     return result
@@ -57,17 +54,16 @@ def inlined(schema: JsonObject) -> JsonObject:
 def with_subschemas(schema: Schema, change: Callable[[Schema], Any], leave: Container[str] = ()) -> Schema:
     """A copy of a schema in which each schema directly inside it is changed; those under the keywords `leave` stay."""
     result = dict(schema)
-    for keys, inner in subschemas(schema):
-        keyword = keys[0]
+    for keyword, value in schema.items():
         if keyword in leave:
             continue
-        changed = change(inner)
-        if len(keys) == 1:
-            result[keyword] = changed
-            continue
-        if result[keyword] is schema[keyword]:
-            result[keyword] = schema[keyword].copy()
-        result[keyword][keys[1] if isinstance(result[keyword], dict) else int(keys[1])] = changed
+        if isinstance(value, dict):
+            if keyword in ONE:
+                result[keyword] = change(value)
+            elif keyword in MAP:
+                result[keyword] = {key: change(s) if isinstance(s, dict) else s for key, s in value.items()}
+        elif isinstance(value, list) and keyword in LIST:
+            result[keyword] = [change(s) if isinstance(s, dict) else s for s in value]
     return result
 
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
-from gateway.naming import full_version
 from gateway.settings.backends import ReplicatedBackendSettings
-from gateway.settings.cursor import Cursor
-from gateway.settings.json_values import AnyJson
 from gateway.settings.openapi_auth import (
     AUTHORIZATION,
     SCHEME,
@@ -19,107 +16,33 @@ from gateway.settings.openapi_auth import (
     SchemesAuthSettings,
     header_of,
 )
+from gateway.settings.openapi_values import (
+    ALL,
+    TOOL_KEY,
+    ArgumentName,
+    Arguments,
+    BasePath,
+    Document,
+    Glob,
+    KeyHeader,
+    MediaType,
+    Method,
+    MethodOrAll,
+    Pin,
+    Select,
+    ShownHeader,
+    ToolName,
+    Version,
+)
 from gateway.settings.routes import ID
 from gateway.settings.sections import ByName, ByOnlyKey, Items, ListOf, Section, setting
-from gateway.settings.substitution import UnfitError
-from gateway.settings.values import AnyText, Choice, Flag, Integer, Size, Text
-from gateway.settings.web import HEADER_NAME, ORIGIN, OWN_HEADERS, PATH, QUERY, is_loopback, readable_file
+from gateway.settings.values import AnyText, Choice, Flag, Integer, Size
+from gateway.settings.web import is_loopback
 
 References = Literal["local", "files"]
 OutputSchemas = Literal["full", "capped", "none"]
 DeepArrays = Literal["repeat", "brackets", "indexes"]
 KeyForm = Literal["quoted", "bare"]
-ALL = "ALL"  # every method but those that double a GET, HEAD and OPTIONS, which have to be named
-NEVER = ("TRACE", "CONNECT")
-POINTER = re.compile(r"(/([^~/]|~[01])*)+")  # RFC 6901, section 3, but for the empty one
-
-PLACE = re.compile(r"(?P<method>[A-Za-z]+) (?P<path>/.*)")  # of a key of `tools`
-
-
-def _method(text: str) -> str:
-    method = text.upper()
-    if method in NEVER:
-        raise UnfitError("must not be TRACE or CONNECT, which never become tools")
-    return method
-
-
-def _base_path(text: str) -> str:
-    """Without its trailing slash: `/` is no path at all."""
-    for segment in unquote(text).split("/")[1:-1]:
-        if segment in ("", ".", ".."):
-            raise UnfitError("must be a path without '//', '.' and '..'")
-    return text.rstrip("/")
-
-
-def _document(value: str, cursor: Cursor) -> str:
-    """A URL, or the path of a file, which starts where the configuration lies."""
-    if re.match("[A-Za-z][A-Za-z0-9+.-]+:", value) is None:
-        return readable_file(value, cursor)
-    if re.fullmatch(ORIGIN + PATH + QUERY, value) is None:
-        raise UnfitError("must be the path of a file, or an https URL without user and fragment")
-    return value
-
-
-def _select(text: str) -> str:
-    from gateway.openapi.selection import SelectionError, compiled  # late: most files do without JMESPath
-
-    try:
-        compiled(text)
-    except SelectionError as exc:
-        hint = "; a '~' in a name is written as ~0, and a '/' as ~1" if text.startswith("/") else ""
-        raise UnfitError(f"cannot be used: {exc}{hint}") from None
-    return text
-
-
-def _shown_header(text: str) -> str:
-    if text.lower() in ("set-cookie", "set-cookie2"):
-        raise UnfitError("must not be shown to callers; it holds a session of the gateway")
-    return text.lower()
-
-
-def _key_header(text: str) -> str:
-    if text.lower() in OWN_HEADERS:
-        raise UnfitError("must not be a header that the gateway sets itself; mostly it is Idempotency-Key")
-    return text.lower()
-
-
-class _ArgumentName(Text):
-    """The name of an argument, or where a value stands in the body."""
-
-    def __init__(self) -> None:
-        must = "must be the name of an argument, or a JSON Pointer into the body such as /body/assignee"
-        super().__init__(r"[^\x00-\x1f\x7f]{1,256}", must)
-
-    def matches(self, text: str) -> bool:
-        if text.startswith("/") and not (text.startswith("/body/") and POINTER.fullmatch(text)):
-            return False
-        return super().matches(text)
-
-
-class _ToolKey(Text):
-    """What an operation is called by, in `tools`."""
-
-    def __init__(self) -> None:
-        must = "must be an operationId, or a method in capitals and a path such as GET /users/{id}"
-        super().__init__(r"[^\x00-\x1f\x7f]{1,1024}", must)
-
-    def matches(self, text: str) -> bool:
-        place = PLACE.fullmatch(text)
-        return super().matches(text) and (place is None or place["method"].isupper())
-
-
-ARGUMENT = _ArgumentName()
-TOOL_KEY = _ToolKey()
-Glob = Annotated[str, Text(r"[^\x00-\x1f\x7f]{1,1024}", "must be a pattern; * and ? stand for anything")]
-Method = Annotated[str, Text(r"[A-Za-z]{1,32}", "must be a method such as GET", _method, if_missing="GET")]
-MethodOrAll = Annotated[
-    str, Text(r"[A-Za-z]{1,32}", "must be a method such as GET, or the word all", _method, if_missing="GET")
-]
-ArgumentName = Annotated[str, ARGUMENT]
-Document = Annotated[
-    str, Text(title="path of a file, or https URL", resolve=_document, if_missing="https://missing.invalid")
-]
-Arguments = Annotated[Mapping[str, AnyJson], ByName(ARGUMENT)]
 
 
 class MatchSettings(Section):
@@ -167,7 +90,7 @@ def allows(methods: Sequence[str], method: str) -> bool:
 class ToolSettings(Section):
     """What is different about one operation."""
 
-    name: Annotated[str, Text("[A-Za-z0-9_]{1,64}", "must be letters, digits and _, at most 64")] | None = setting(
+    name: ToolName | None = setting(
         None, "The name of its tool; left out, its operationId, or else its method and path."
     )
     description: AnyText | None = setting(None, "What models are told about it; left out, what the document says.")
@@ -175,19 +98,13 @@ class ToolSettings(Section):
         {}, "Fixed values, which callers neither see nor change: by argument, or by JSON Pointer into the body."
     )
     hide: ListOf[ArgumentName] = setting([], "Arguments that callers do not see and that are not sent.")
-    select: (
-        Annotated[str, Text(convert=_select, any_scalar=True, title="JMESPath expression, or JSON Pointer")] | None
-    ) = setting(None, "What of its answer is the result: a JMESPath expression, or a JSON Pointer such as `/items`.")
-    response_headers: ListOf[Annotated[str, Text(HEADER_NAME, "must be the name of one header", _shown_header)]] = (
-        setting([], "Headers of its answer that callers get; the result is then an object with `body` and `headers`.")
+    select: Select | None = setting(
+        None, "What of its answer is the result: a JMESPath expression, or a JSON Pointer such as `/items`."
     )
-    media_type: (
-        Annotated[
-            str,
-            Text(r"[!#$&^_.+A-Za-z0-9*-]+/[!#$&^_.+A-Za-z0-9*-]+( *;[ -~]+)?", "must be a media type such as text/csv"),
-        ]
-        | None
-    ) = setting(None, "Which of the media types the document offers the body is sent as.")
+    response_headers: ListOf[ShownHeader] = setting(
+        [], "Headers of its answer that callers get; the result is then an object with `body` and `headers`."
+    )
+    media_type: MediaType | None = setting(None, "Which of the media types the document offers the body is sent as.")
     encoded_slashes: ListOf[Annotated[str, ID]] = setting(
         [], "Arguments in its path that may hold slashes, which are sent as `%2F`."
     )
@@ -210,9 +127,7 @@ def _same_names(tools: Mapping[str, ToolSettings]) -> Iterator[tuple[str, str]]:
 class IdempotencyKeySettings(Section):
     """A header that lets the API tell a request sent twice from two requests (Idempotency-Key of the IETF's draft)."""
 
-    header: Annotated[str, Text(HEADER_NAME, "must be the name of one header", _key_header)] = setting(
-        "Idempotency-Key", "Its name."
-    )
+    header: KeyHeader = setting("Idempotency-Key", "Its name.")
     form: Choice[KeyForm] = setting("quoted", "How its value is written: in quotes, as the draft has it, or bare.")
 
 
@@ -225,35 +140,19 @@ class OpenApiBackendSettings(ReplicatedBackendSettings):
         None, "How the gateway proves who it is where it fetches the document; never with `auth`, which is for calls."
     )
     allow_http: Flag = setting(False, "Whether the document may be fetched over http from another machine.")
-    pin: Annotated[str, Text("sha256:[0-9a-f]{64}", "must be sha256: and the 64 hex digits of a SHA-256")] | None = (
-        setting(None, "The digest of the only document to take; left out, any.")
-    )
+    pin: Pin | None = setting(None, "The digest of the only document to take; left out, any.")
     references: Choice[References] = setting(
         "local", "What the document may refer to: parts of itself, or also files in its own folder."
     )
     server_variables: Annotated[Mapping[str, AnyText], ByName(ID)] = setting(
         {}, "Values of the variables in the URLs of its servers; left out, their defaults."
     )
-    base_path: (
-        Annotated[str, Text(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)+", "must be a path such as /v2", _base_path)] | None
-    ) = setting(
+    base_path: BasePath | None = setting(
         None,
         "What is put between url and the paths of the document; left out, the path of the document's first server, or "
         "nothing where url has a path.",
     )
-    version: (
-        Annotated[
-            str,
-            Text(
-                r"[0-9]{1,9}(\.[0-9]{1,9}){0,2}",
-                "must be a version such as 1.0.0",
-                full_version,
-                any_scalar=True,
-                if_missing="1.0.0",
-            ),
-        ]
-        | None
-    ) = setting(None, "The version of its tools; left out, that of the document.")
+    version: Version | None = setting(None, "The version of its tools; left out, that of the document.")
     auth: Annotated[OpenApiAuthSettings, ByOnlyKey()] | None = setting(  # type: ignore[assignment] # has more kinds
         None, "How the gateway proves to the API who it is."
     )

@@ -40,8 +40,14 @@ async def inspect(redis: Redis) -> Findings:
     if deaf is not None:
         warnings.append(f"replicas cannot wake each other, and notice late what another one was told: {deaf}")
     cause = _cause(about) or refused if about else refused and silence
-    version = str(about.get("redis_version", "unknown")) if about else None
-    return Findings(version=version, cause=cause, warnings=warnings)
+    return Findings(version=_version(about) if about else None, cause=cause, warnings=warnings)
+
+
+def _version(about: Mapping[str, Any]) -> str:
+    """What the server is. Valkey also says which Redis it stands in for."""
+    if "valkey_version" in about:
+        return f"Valkey {about['valkey_version']}"
+    return f"Redis {about.get('redis_version', 'of an unknown version')}"
 
 
 async def _ask(question: Awaitable[T]) -> tuple[T | None, str | None]:

@@ -83,6 +83,10 @@ def _request(tool: str, arguments: Arguments, call_id: str | None) -> Any:
     return asked if call_id is None else {**asked, "call_id": call_id}
 
 
+def _otc_body(tool: str, arguments: Arguments, call_id: str | None) -> Any:
+    return _otc(tool, {"body": arguments}, call_id)
+
+
 def _mcp(tool: str, arguments: Arguments, call_id: str | None) -> Any:
     params = {"name": tool.replace(".", "_"), "arguments": arguments}
     return {"jsonrpc": "2.0", "id": call_id or 1, "method": "tools/call", "params": params}
@@ -97,7 +101,12 @@ def _mcp_modern(tool: str, arguments: Arguments, call_id: str | None) -> Any:
     return {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
 
 
+def _mcp_modern_body(tool: str, arguments: Arguments, call_id: str | None) -> Any:
+    return _mcp_modern(tool, {"body": arguments}, call_id)
+
+
 OTC = Form("/tools/call", "", _otc)
+OTC_BODY = Form("/tools/call", "", _otc_body)  # of tools whose one argument is the body of a request
 OXP = Form("/tools/call", "OXP-Version: 1.0\r\n", _request)
 MCP_HEADERS = "Accept: application/json, text/event-stream\r\nMcp-Protocol-Version: 2025-06-18\r\n"
 MCP = Form("/mcp", MCP_HEADERS, _mcp)  # Model Context Protocol, streamable HTTP
@@ -107,6 +116,7 @@ MODERN_HEADERS = (
     "Mcp-Method: tools/call\r\nMcp-Name: {name}\r\n"
 )
 MCP_MODERN = Form("/mcp", MODERN_HEADERS, _mcp_modern)
+MCP_MODERN_BODY = Form("/mcp", MODERN_HEADERS, _mcp_modern_body)
 SMALL = Size()
 
 
@@ -178,6 +188,44 @@ def mcp_definitions(tools: int, prefix: str = "") -> list[dict[str, Any]]:
         {"name": f"{prefix}{word}", "description": f"Finds what {word} knows.", "inputSchema": SCHEMA}
         for word in find_words(tools)
     ]
+
+
+def posting_api(tools: int, prefix: str = "") -> dict[str, Any]:
+    """An API with an operation for each tool that answers at once, its arguments in a body (OpenAPI 3.1).
+
+    `prefix` begins the ids of its operations.
+    """
+    body = {"required": True, "content": {"application/json": {"schema": SCHEMA}}}
+    return _api(
+        {path_of(word): {"post": _operation(f"{prefix}{word}", requestBody=body)} for word in find_words(tools)}
+    )
+
+
+def getting_api(tools: int) -> dict[str, Any]:
+    """The same with the arguments in path and query."""
+    places = {"query": "query", "limit": "path", "exact": "query"}
+    parameters = [
+        {"name": name, "in": place, "required": name in SCHEMA["required"], "schema": SCHEMA["properties"][name]}
+        for name, place in places.items()
+    ]
+    paths = {
+        f"{path_of(word)}/{{limit}}": {"get": _operation(word, parameters=parameters)} for word in find_words(tools)
+    }
+    return _api(paths)
+
+
+def path_of(word: str) -> str:
+    """Where the API has the operation of a tool."""
+    return f"/tools/{word}"
+
+
+def _operation(name: str, **takes: Any) -> dict[str, Any]:
+    answers = {"200": {"description": "Found.", "content": {"application/json": {"schema": {"type": "object"}}}}}
+    return {"operationId": name, "description": f"Finds what {name} knows.", **takes, "responses": answers}
+
+
+def _api(paths: dict[str, Any]) -> dict[str, Any]:
+    return {"openapi": "3.1.0", "info": {"title": TOOLKIT, "version": "1.0.0"}, "paths": paths}
 
 
 def arguments_of(tool: str, call_id: str | None = None, size: Size = SMALL, form: Form = OTC) -> Arguments:

@@ -16,7 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.bench.figures import BARE, CALLBACK, ECHO, FROM_MCP, MCP_TO_MCP, MINIMAL, REFERENCE
+from tests.bench.figures import (
+    BARE,
+    CALLBACK,
+    ECHO,
+    FROM_MCP,
+    MCP_TO_MCP,
+    MINIMAL,
+    REFERENCE,
+    TO_OPENAPI,
+    TO_OPENAPI_GET,
+)
 from tests.bench.lineup import lineup
 from tests.bench.machine import BenchError, Cores, pinned
 from tests.bench.plan import QUICK
@@ -41,6 +51,8 @@ KINDS = {
     "plain": Kind("a call", BARE),
     "mcp": Kind("a call by MCP", FROM_MCP),
     "mcp-mcp": Kind("a call by MCP of a tool of MCP", MCP_TO_MCP),
+    "openapi": Kind("a call of an operation with a body", TO_OPENAPI),
+    "openapi-get": Kind("a call of an operation with path and query", TO_OPENAPI_GET),
     "keyed": Kind("a call with a call_id", BARE, keyed=True),
     "reference": Kind("with a call_id, RS256, a limit and an access line", REFERENCE, keyed=True),
     "callback": Kind("a call of a callback tool, its callback included", CALLBACK),

@@ -83,6 +83,19 @@ def _ways() -> Iterator[Subject]:
     yield Subject("mcp", toolgate, (Load(figures.FROM_MCP, LOAD),), config=QUIET, form=calls.MCP_MODERN)
     to_mcp = (Load(figures.MCP_TO_MCP, LOAD),)
     yield Subject("mcp-mcp", toolgate, to_mcp, protocol="mcp", config=QUIET, form=calls.MCP_MODERN)
+    posted, got = (Load(figures.TO_OPENAPI, LOAD),), (Load(figures.TO_OPENAPI_GET, LOAD),)
+    yield Subject("openapi", toolgate, posted, protocol="openapi", config=QUIET, form=calls.OTC_BODY)
+    yield Subject("openapi-get", toolgate, got, protocol="openapi-get", config=QUIET)
+    beside_peers = _loads(figures.MCP_TO_OPENAPI, ALONE, LOAD)
+    yield Subject(
+        "mcp-openapi",
+        toolgate,
+        beside_peers,
+        protocol="openapi",
+        credentials=credentials.rs256,
+        config=COUNTED,
+        form=calls.MCP_MODERN_BODY,
+    )
     yield Subject("rcrt", toolgate, (Load(figures.TO_RCRT, LOAD),), protocol="rcrt")
     yield _callbacks("callback", figures.CALLBACK, figures.CALLBACK_PACED)
     yield _callbacks("callback-redis", figures.CALLBACK_REDIS, figures.CALLBACK_REDIS_PACED, redis=True)

@@ -46,7 +46,10 @@ def envoy(subject: Subject, bed: Bed) -> Iterator[Running]:
 @contextmanager
 def fastmcp(subject: Subject, bed: Bed) -> Iterator[Running]:
     """FastMCP with tools made from an OpenAPI file."""
-    api = {"api": f"http://127.0.0.1:{bed.server.port}", "openapi": openapi(subject.tools)}
+    api = {
+        "api": f"http://127.0.0.1:{bed.server.port}",
+        "openapi": calls.posting_api(subject.tools, f"{calls.TOOLKIT}_"),
+    }
     yield from _fastmcp(subject, bed, MCP, api)
 
 
@@ -84,21 +87,6 @@ def not_installed(program: Path) -> Callable[[], str | None]:
     return missing
 
 
-def openapi(tools: int) -> dict[str, Any]:
-    """An API with one operation for each tool that answers at once (OpenAPI 3.1)."""
-    body = {"required": True, "content": {"application/json": {"schema": calls.SCHEMA}}}
-    answers = {"200": {"description": "Found.", "content": {"application/json": {"schema": {"type": "object"}}}}}
-    paths = {
-        _path(word): {"post": {"operationId": f"{calls.TOOLKIT}_{word}", "requestBody": body, "responses": answers}}
-        for word in calls.find_words(tools)
-    }
-    return {"openapi": "3.1.0", "info": {"title": calls.TOOLKIT, "version": "1.0.0"}, "paths": paths}
-
-
-def _path(word: str) -> str:
-    return f"/tools/{word}"
-
-
 def _filter(name: str, kind: str, **settings: Any) -> dict[str, Any]:
     return {
         "name": f"envoy.filters.http.{name}",
@@ -124,7 +112,7 @@ def _limit() -> dict[str, Any]:
 
 def _bridge(tools: int) -> dict[str, Any]:
     rules = [
-        {"name": f"{calls.TOOLKIT}_{word}", "http_rule": {"post": _path(word), "body": "*"}}
+        {"name": f"{calls.TOOLKIT}_{word}", "http_rule": {"post": calls.path_of(word), "body": "*"}}
         for word in calls.find_words(tools)
     ]
     return _filter("mcp_json_rest_bridge", "McpJsonRestBridge", tool_config={"tools": rules})

@@ -22,7 +22,7 @@ from tests.bench.machine import Cores
 from tests.bench.poller import Poller
 from tests.bench.rapserver import RapServer
 from tests.bench.rcrtserver import AGENT_ID, OWNER_ID, RcrtServer
-from tests.bench.toolserver import McpServer, OxpServer, RestServer, ToolServer
+from tests.bench.toolserver import DOCUMENT_PATH, McpServer, OxpServer, RestServer, ToolServer
 from tests.support.ports import lasting_port
 
 TOOL_SERVERS: Mapping[str, Callable[[Poller, int], ToolServer]] = {
@@ -33,6 +33,8 @@ TOOL_SERVERS: Mapping[str, Callable[[Poller, int], ToolServer]] = {
     # Behind proxies, which pass names on as they are, tools have the names that they have behind Toolgate.
     "mcp-named": partial(McpServer, prefix=f"{calls.TOOLKIT}_"),
     "rest": RestServer,
+    "openapi": RestServer,
+    "openapi-get": partial(RestServer, describe=calls.getting_api),
 }
 BACKEND = "bench"
 # What a backend of that protocol needs besides.
@@ -41,6 +43,8 @@ BACKENDS: Mapping[str, Config] = {
     "callback": {},
     "mcp": {"toolkit": calls.TOOLKIT},
     "rcrt": {"owner_id": OWNER_ID, "agent_id": AGENT_ID, "toolkit": calls.TOOLKIT},
+    "openapi": {"toolkit": calls.TOOLKIT, "operations": {"methods": ["POST"]}},
+    "openapi-get": {"toolkit": calls.TOOLKIT},
 }
 # Kept calls are forgotten again within the time of a slice or two: a run must not be measured in what it piles up.
 SHORT_MEMORY: Config = {
@@ -156,11 +160,14 @@ def _config(subject: Subject, port: int, tools_port: int) -> dict[str, Any]:
 
 def backend(protocol: str, tools_port: int) -> Config:
     """The section of one tool server."""
+    url = f"http://127.0.0.1:{tools_port}"
+    of_api = {"protocol": "openapi", "document": url + DOCUMENT_PATH} if protocol.startswith("openapi") else {}
     return {
         "protocol": protocol,
-        "url": f"http://127.0.0.1:{tools_port}",
+        "url": url,
         "timeout": "30m",  # waiting calls wait for us
         "max_concurrency": 8192,
         "discovery": {"refresh": "1h"},  # once: reading the catalogue is not the cost of a call
         **BACKENDS[protocol],
+        **of_api,
     }

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from typing import Any
 
-from tests.bench.calls import MODERN, VALUE, WAIT_TOOL, definitions, mcp_definitions
+from tests.bench.calls import MODERN, VALUE, WAIT_TOOL, definitions, mcp_definitions, posting_api
 from tests.bench.poller import Listener, Peer, Poller, reply, text_after
 
 FLAT = "OXP-Version: 1.0\r\n"
+DOCUMENT_PATH = "/openapi.json"
+DOCUMENT_ASKED = f"GET {DOCUMENT_PATH} ".encode()
 VALUE_TEXT = json.dumps(VALUE, separators=(",", ":")).encode()
 
 
@@ -94,11 +97,12 @@ class McpServer(ToolServer):
 
 
 class RestServer(ToolServer):
-    """No tool server at all: an API that answers every POST with the same value, for what makes tools of APIs."""
+    """No tool server at all: an API that answers every request with the same value, but for those of its document."""
 
-    def __init__(self, poller: Poller, tools: int) -> None:
+    def __init__(self, poller: Poller, tools: int, *, describe: Callable[[int], Any] = posting_api) -> None:
         super().__init__(poller)
         self._value = reply(VALUE_TEXT)
+        self._document = reply(json.dumps(describe(tools)).encode())
 
     def _answer(self, peer: Peer, request: bytes) -> None:
-        peer.send(self._value)
+        peer.send(self._document if request.startswith(DOCUMENT_ASKED) else self._value)

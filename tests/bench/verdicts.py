@@ -149,6 +149,12 @@ FIGURES: dict[str, list[Figure]] = {
     "protocols": [
         Figure("by MCP / by OTC", _over(f.FROM_MCP, f.BARE), limit=1.10),
         Figure("by MCP to MCP / by OTC to OXP", _over(f.MCP_TO_MCP, f.BARE), limit=1.25),
+        Figure("to OpenAPI, body / by OTC to OXP", _over(f.TO_OPENAPI, f.BARE), limit=1.15),
+        Figure("to OpenAPI, path and query / by OTC to OXP", _over(f.TO_OPENAPI_GET, f.BARE), limit=1.15),
+        Figure("MCP to OpenAPI / Envoy with its MCP bridge", _over(f.MCP_TO_OPENAPI, f.ENVOY_BRIDGE)),
+        Figure(
+            "FastMCP's tools of an API / MCP to OpenAPI", _over(f.FASTMCP, f.MCP_TO_OPENAPI), limit=15.0, at_least=True
+        ),
         Figure("FastMCP as an MCP proxy / MCP to MCP", _over(f.FASTMCP_PROXY, f.MCP_TO_MCP), limit=15.0, at_least=True),
     ],
     "kept calls": [

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from gateway.jsontext import encode
 from tests.flow.caller import Caller
 from tests.flow.conftest import Start
 from tests.flow.gateways import config
@@ -151,3 +152,26 @@ async def test_openapi_39_arguments_add_nothing_to_the_query(start: Start) -> No
         for stolen in ("key", "q", "page"):  # what the document names, an object must not say
             assert await refused_or_sent(caller, api, "ask", {"more": {stolen: "mine"}}) is None
         assert await refused_or_sent(caller, api, "ask", {"more": {"free": "x"}}) == "/?free=x&key=the-true-key"
+
+
+BODIES = {"json": "application/json", "lines": "application/x-ndjson"}
+
+
+async def test_openapi_37_a_body_of_very_many_values_goes_on_as_text_or_is_refused_by_name(start: Start) -> None:
+    numbers = {"type": "array", "items": {"type": "integer"}}
+    paths: Any = {
+        f"/{name}/{{x}}": {
+            "post": operation(name, parameter("x", "path"), requestBody={"content": {media: {"schema": numbers}}})
+        }
+        for name, media in BODIES.items()
+    }
+    wide, few = list(range(40_000)), [1, 2]
+    async with http_api(paths) as api:
+        caller = (await start(config({"api": api.backend(operations={"methods": ["all"]})}))).caller
+        assert await refused_or_sent(caller, api, "json", {"x": "a", "body": wide}) == "/json/a"
+        assert api.last.body == encode(wide)
+        assert await refused_or_sent(caller, api, "lines", {"x": "a", "body": few}) == "/lines/a"
+        assert api.last.body == b"1\n2\n"
+        for tool, arguments in (("lines", {"x": "a", "body": wide}), ("json", {"x": "..", "body": wide})):
+            assert await refused_or_sent(caller, api, tool, arguments) is None
+        assert await refused_or_sent(caller, api, "json", {"x": "a", "body": [*wide, "x"]}) is None

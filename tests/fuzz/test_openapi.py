@@ -1,16 +1,11 @@
 """Schemathesis holds the gateway to what `/openapi.json` says of it.
 
 It makes requests by the document, good ones and bad ones, and looks at every answer: no 5xx, no status, header, type or
-body that the document does not have, no way in without a credential. It runs as a program of its own, in an
-environment of its own: inside pytest it takes the event loop away from other tests.
+body that the document does not have, no way in without a credential.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,17 +15,10 @@ import pytest
 
 from gateway.dialects import recognise
 from tests import plainhttp
-from tests.interop.programs import interpreter
 from tests.support.demonstration import LAST_LINE, Demo, read_screen
-from tests.support.terminal import ROOT, TOOLGATE, running
+from tests.support.fuzzing import fuzz
+from tests.support.terminal import TOOLGATE, running
 
-EXAMPLES = 3  # requests of each kind by chance, beside those by the hundred that try every border of the document
-DEADLINE_S = 240.0  # a run takes some 10 s on an idle machine
-SEED = 20250214
-# Where Hypothesis, on which it builds, finds its tables of Unicode; else each run made them anew, for half its time.
-UNICODE = ROOT / ".hypothesis"
-# That a request fits the document does not mean that there is such a tool, or that this is its input.
-EXCLUDED = "positive_data_acceptance"
 KEPT = "kept-by-the-fuzzer"
 # What is said of a path is said of it under its other names, too, by the same lines.
 every_path = pytest.mark.parametrize("names", ["once", pytest.param("all", marks=pytest.mark.soak)])
@@ -55,7 +43,7 @@ def test_unknown_callers_get_what_the_document_says(fleet: Demo, tmp_path: Path,
     if names == "once":
         # The body of an unknown caller is not read, so that prefixes make no difference.
         _leave_out(document, "/call", *(path for path in document["paths"] if _prefix(path) in recognise.DIALECTS))
-    _fuzz(document, fleet.url, tmp_path)
+    fuzz(document, fleet.url, tmp_path)
 
 
 @every_path
@@ -66,7 +54,7 @@ def test_callers_with_a_token_get_what_the_document_says(fleet: Demo, tmp_path: 
     if names == "once":
         below = [f"/{prefix}{name}" for prefix in recognise.DIALECTS for name in ("/call", "/health")]
         _leave_out(document, "/call", *below)
-    _fuzz(document, fleet.url, tmp_path, "--header", f"Authorization: {credential}")
+    fuzz(document, fleet.url, tmp_path, "--header", f"Authorization: {credential}")
 
 
 def _of_this_fleet(http: httpx.Client) -> dict[str, Any]:
@@ -105,30 +93,3 @@ def _replace(node: Any, name: str, schema: dict[str, Any]) -> int:
     elif isinstance(node, list):
         found = sum(_replace(each, name, schema) for each in node)
     return found
-
-
-def _fuzz(document: dict[str, Any], url: str, directory: Path, *options: str) -> None:
-    """Lets Schemathesis look for anything that contradicts the document."""
-    file = directory / "openapi.json"
-    file.write_text(json.dumps(document))
-    done = subprocess.run(
-        [
-            *(interpreter("schemathesis"), "-m", "schemathesis.cli", "run", str(file), "--url", url),
-            *("--exclude-checks", EXCLUDED, "--phases", "examples,coverage,fuzzing", "--continue-on-failure"),
-            *("--max-examples", str(EXAMPLES), "--seed", str(SEED), "--no-shrink", *options),
-            *("--generation-database", ":memory:"),
-        ],
-        cwd=directory,
-        env={**os.environ, "HYPOTHESIS_STORAGE_DIRECTORY": str(UNICODE)},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    operations = sum(len(methods) for methods in document["paths"].values())
-    assert f"Tested: {operations}\n" in done.stdout
-    passed = re.search(r"(\d+) generated, (\d+) passed", done.stdout)
-    assert passed is not None, done.stdout
-    assert int(passed[2]) > 10 * operations, done.stdout

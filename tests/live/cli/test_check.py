@@ -227,6 +227,7 @@ def test_live_is_good_when_all_is_up(tmp_path: Path, office: str) -> None:
         "dialect": "otc",
         "up": True,
         "cause": None,
+        "silent": {},
         "tools": 6,
         "rejected": [],
         "unrouted": [],

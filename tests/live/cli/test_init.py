@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -12,8 +13,8 @@ from typing import Any
 import pytest
 
 from gateway.config import load
-from tests.live.cli.test_serve import public_url
-from tests.support.terminal import TOOLGATE, entered, eventually, healthy, running, tool_server
+from tests.flow import gateways
+from tests.support.terminal import entered, tool_server
 
 
 def test_openapi_57_a_documents_url_becomes_a_gateway_that_can_be_called(tmp_path: Path) -> None:
@@ -29,20 +30,25 @@ def test_openapi_57_a_documents_url_becomes_a_gateway_that_can_be_called(tmp_pat
         assert (checked.returncode, checked.stderr) == (0, "")
         found = json.loads(checked.stdout)
         facts = dict(found["backends"]["weather_archive"]["report"]["facts"])
-        assert (found["remarks"], facts["operations"]) == ([], "6: 5 tools, 1 left out, 0 that cannot be tools")
+        assert (found["remarks"], facts["operations"]) == (
+            [],
+            "6, of them 5 published, 1 left out, 0 that cannot be tools",
+        )
         assert len(found["tools"]) == 5
         chosen = entered("check", "--operations", str(file))
         assert '  - {operation: "readStation"} # GET /stations/{station}' in chosen.stdout
         shown = entered("check", "--live", str(file)).stdout
         assert "left out 1: operations.methods leaves out POST. addObservation" in shown
 
-        file.write_text(f"server: {{port: 0, admin: {{port: 0}}}}\n{file.read_text()}")
-        with running([*TOOLGATE, "serve"], cwd=tmp_path) as command:
-            url = public_url(command)
-            eventually(lambda: healthy(url), "the gateway is ready")
-            where = ("--url", url, "--token", key)
-            called = entered("call", *where, "weather_archive.readStation", "station=bergen")
-            assert (called.returncode, json.loads(called.stdout)["country"]) == (0, "NO")
+        called = asyncio.run(read_station(file.read_text(), key))
+        assert called["country"] == "NO"
+
+
+async def read_station(text: str, key: str) -> Any:
+    """The value of a call to a gateway with that configuration."""
+    async with gateways.running(text) as running:
+        caller = running.caller.with_token(key)
+        return (await caller.call("oxp", "weather_archive.readStation", {"station": "bergen"})).value
 
 
 SCHEMES = {

@@ -155,9 +155,9 @@ class Checked:
         self.answer: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         entrance.check = self
 
-    async def __call__(self, target: str) -> bool:
+    async def __call__(self, target: str) -> str | None:
         self.asked.append(target)
-        return await self.answer
+        return None if await self.answer else "status 500"
 
     async def say(self, answer: bool) -> None:
         self.answer.set_result(answer)

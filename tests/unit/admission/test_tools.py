@@ -170,9 +170,9 @@ async def test_with_others_left_no_call_tries_it_before_the_replica_answers_some
     entrance = admission("a", "b", clock=clock, failures=1)
     answers, asked = False, []
 
-    async def check(target: str) -> bool:
+    async def check(target: str) -> str | None:
         asked.append(target)
-        return answers
+        return None if answers else "status 500"
 
     entrance.check = check
     fail(entrance, CRASH)

@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 LOOK = WireRequest(method=b"HEAD", path="")
 MANY: list[Any] = [[]] * 20_000  # some 15 ms of reading
 WIDE = encode({"data": {"id": 7, "rest": MANY}})
-SLOW = b"[" + b"[]," * 1_000_000 + b"[]]"  # half a second on an idle machine
+SLOW = b"[" + b"[]," * 300_000 + b"[]]"  # 150 ms on an idle machine
 TURNS = 20  # of the event loop; it has two or three where it is held up
 JSON = ((b"content-type", b"application/json"),)
 RULES = BreakerRules(failures=3)
@@ -102,7 +102,7 @@ async def test_others_have_their_turns_while_a_large_answer_is_read_and_selected
         before = turns
         result = await exchange.call(OpenApiCodec(), called(operation(select="length(@)")))
         others.cancel()
-    assert result.value == 1_000_001
+    assert result.value == 300_001
     assert turns - before > TURNS
 
 

@@ -257,4 +257,4 @@ def _with(status: int, request: Request) -> bytes:
 async def alive(backend: OpenApiBackend) -> bool:
     admission = backend._exchange._admission
     assert admission.check is not None
-    return await asyncio.wait_for(asyncio.ensure_future(admission.check(admission.replicas[0].target)), 5)
+    return await asyncio.wait_for(asyncio.ensure_future(admission.check(admission.replicas[0].target)), 5) is None

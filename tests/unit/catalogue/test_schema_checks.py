@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from gateway.catalogue import schema_checks
 from gateway.catalogue.catalogue import Catalogue
@@ -54,6 +55,17 @@ async def test_a_schema_is_judged_the_same_in_either_process(offload: Offload) -
         assert one.definition == other.definition
         assert errors_now(one.schema, {"a": 1}, 7) == errors_now(other.schema, {"a": 1}, 7)
     assert [entry.digest for entry in here.by_id.values()] == [entry.digest for entry in apart.by_id.values()]
+
+
+async def test_schemas_that_were_checked_where_they_were_made_are_not_checked_again(offload: Offload) -> None:
+    slow = replace(tool("A.Slow", {"properties": SLOW}), output_schema={"properties": SLOW}, is_checked=True)
+    await offload.aclose()  # it could not be asked
+    evaluation = await evaluate(
+        one_backend(ToolServer("crm"), max_schema_bytes=100_000), listing(slow), UNEVALUATED, offload
+    )
+    (published,) = evaluation.tools
+    assert published.definition.input_schema is slow.input_schema
+    assert published.definition.output_schema is slow.output_schema
 
 
 async def test_a_slow_schema_alone_is_left_out(offload: Offload, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,17 +64,37 @@ def test_remarks_begin_with_what_is_down() -> None:
     """Those about single backends and routes: tests/live/cli/test_check_screen.py."""
     found = {
         "state": {"up": False, "cause": "no answer"},
+        "issuers": {"https://id": {"up": False, "last_error": "status 500"}, "https://well": {"up": True}},
         "backends": {},
         "routes": [{"number": 3, "tools": "C.D", "backend": "one", "deny": True, "takes": 0, "fits": 1}],
         "tools": [
-            {"id": "C.D@1.0.0", "backend": "one", "description": " \n", "unchecked_output": "It is recursive."},
-            {"id": "C.E@1.0.0", "backend": "one", "description": "", "unchecked_output": None},
-            {"id": "C.F@1.0.0", "backend": "one", "description": "x" * 1025, "unchecked_output": None},
-            {"id": "C.G@1.0.0", "backend": "one", "description": "Good.", "unchecked_output": None},
+            {
+                "id": "C.D@1.0.0",
+                "backend": "one",
+                "description": " \n",
+                "takes_anything": False,
+                "unchecked_output": "It is recursive.",
+            },
+            {"id": "C.E@1.0.0", "backend": "one", "description": "", "takes_anything": True, "unchecked_output": None},
+            {
+                "id": "C.F@1.0.0",
+                "backend": "one",
+                "description": "x" * 1025,
+                "takes_anything": False,
+                "unchecked_output": None,
+            },
+            {
+                "id": "C.G@1.0.0",
+                "backend": "one",
+                "description": "Good.",
+                "takes_anything": True,
+                "unchecked_output": None,
+            },
         ],
     }
     assert [(remark.kind, remark.text) for remark in remarks_on(found)] == [
         ("state_down", "state is down: no answer"),
+        ("issuer_down", "auth: the keys of https://id cannot be fetched: status 500"),
         ("route_unused", "one: route 3 (C.D) hides nothing: earlier routes take all that it fits"),
         (
             "description_missing",
@@ -84,6 +104,10 @@ def test_remarks_begin_with_what_is_down() -> None:
             "description_long",
             "one: 1 description of more than 1024 characters, of which many models see the beginning only: C.F@1.0.0",
         ),
+        (
+            "input_unchecked",
+            "one: 2 tools without a schema of the input, of which nothing is checked: C.E@1.0.0, C.G@1.0.0",
+        ),
         ("output_unchecked", "one: values of C.D@1.0.0 cannot be checked: It is recursive."),
     ]
 
@@ -91,7 +115,9 @@ def test_remarks_begin_with_what_is_down() -> None:
 def test_a_backend_with_thousands_of_flaws_does_not_fill_the_screen() -> None:
     rejected = [{"id": f"A.B{number}@1.0.0", "reason": "Too large."} for number in range(1000)]
     backend: JsonObject = {"up": True, "cause": None, "rejected": rejected, "unrouted": [], "report": None}
-    found = {"state": {"up": True}, "backends": {"one": backend}, "routes": [], "tools": []}
-    *first, last = remarks_on(found)
+    backend["silent"] = {"http://b": "status 500"}
+    found = {"state": {"up": True}, "issuers": {}, "backends": {"one": backend}, "routes": [], "tools": []}
+    silent, *first, last = remarks_on(found)
+    assert silent.text == "one: http://b does not answer (status 500)"
     assert len(first) == 20
     assert last.text == "one: 980 more tools not published; --json has all of them"

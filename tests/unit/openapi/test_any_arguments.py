@@ -18,7 +18,7 @@ from starlette.requests import cookie_parser
 from starlette.routing import Match, Route
 
 from gateway.errors import ErrorCode, GatewayError
-from gateway.openapi.plan import Field, Parameter, Plan, Style, Where
+from gateway.openapi.plan import Access, Field, Parameter, Plan, Style, Where
 from gateway.openapi.requests import request_of
 from gateway.transport.requesthead import encode_head
 from gateway.wire import WireRequest
@@ -70,7 +70,7 @@ def test_openapi_38_39_whatever_the_arguments_the_request_is_the_documents() -> 
     for seed in range(CASES):
         rng = Random(seed)
         each = [any_parameter(rng, where, name) for where, name in NAMES]
-        plan = plan_of(*each, path="/v1/{id}/keys/x-{name}.json", hidden=("api_key",))
+        plan = plan_of(*each, path="/v1/{id}/keys/x-{name}.json", access=Access(key_names=("api_key",)))
         values = {"id": "7", "name": "x"} | {one.argument: any_value(rng) for one in each if rng.random() < 0.3}
         try:
             request = request_of(plan, values, "call-1")

@@ -89,13 +89,13 @@ def _with(changes: list[tuple[tuple[Any, ...], Any]]) -> Any:
     return changed
 
 
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=25, suppress_health_check=list(HealthCheck))
 @given(st.lists(st.tuples(st.sampled_from(PLACES), ANYTHING), min_size=1, max_size=3))
 def test_an_operation_is_a_tool_or_is_left_out_with_a_reason(changes: list[tuple[tuple[Any, ...], Any]]) -> None:
     first, *parts = read_operations(TERMS, encode(_with(changes)))
     summary, read = decode_summary(first), decoder()
     tools = [tool for part in parts for tool in read(part)]
-    assert all(rejected.reason for rejected in summary.rejected)
+    assert all(rejected.reason and "not understood" not in rejected.reason for rejected in summary.rejected)
     for tool in tools:
         try:
             compile_input(tool.input_schema)

@@ -45,7 +45,7 @@ def reported(**said: Any) -> tuple[Report, set[str]]:
 def test_openapi_57_what_became_of_each_operation_adds_up() -> None:
     report, tools = reported(lent_tokens={"login": "corp"}, schemes=("token",), auth="schemes")
     facts = dict(report.facts)
-    assert facts["operations"] == f"6: {len(tools)} tools, 3 left out, 1 that cannot be tools"
+    assert facts["operations"] == f"6, of them {len(tools)} published, 3 left out, 1 that cannot be tools"
     assert facts["tags"] == "pets 2 of 3, admin 0 of 2"
     assert facts["security"] == (
         "token (http bearer): auth.schemes; key (apiKey, key in query): not covered; "

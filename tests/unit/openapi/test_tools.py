@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -67,7 +68,7 @@ def test_operations_become_tools_with_plans_and_one_that_cannot_is_rejected_alon
     assert found["Shop.listPets"].description == "Lists pets."
     assert (found["Shop.getPet"].plan.method, found["Shop.getPet"].plan.path) == ("GET", "/pets/{id}")
     report = decode_report(summary.report)
-    assert ("operations", "7: 6 tools, 0 left out, 1 that cannot be tools") in report.facts
+    assert ("operations", "7, of them 6 published, 0 left out, 1 that cannot be tools") in report.facts
     assert TASKS["read_operations"] is read_operations
 
 
@@ -143,3 +144,91 @@ def test_openapi_t21_a_document_without_operations_is_an_empty_list() -> None:
 def test_a_document_of_very_many_operations_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tools, "MAX_OPERATIONS", 6)
     assert read(PATHS)[0].failure == "The document has more than 6 operations."
+
+
+RICH: dict[str, Any] = {
+    "openapi": "3.0.3",
+    "info": {"title": "Shop", "version": "1"},
+    "servers": [{"url": "https://{host}/v1", "variables": {"host": {"default": "h"}}}],
+    "security": [{"key": []}, {"login": ["read"]}],
+    "paths": {
+        "/a/{id}": {
+            "parameters": [{"$ref": "#/components/parameters/id"}],
+            "post": {
+                "operationId": "a",
+                "tags": ["t"],
+                "parameters": [{"name": "q", "in": "query", "style": "deepObject", "schema": {"type": "object"}}],
+                "requestBody": {
+                    "content": {
+                        "multipart/form-data": {
+                            "schema": {"type": "object", "properties": {"f": {"type": "string", "format": "binary"}}},
+                            "encoding": {
+                                "f": {"contentType": "image/png", "headers": {"X": {"schema": {"enum": ["1"]}}}}
+                            },
+                        }
+                    }
+                },
+                "responses": {"200": {"content": {"application/json": {"schema": {"$ref": "#/components/schemas/S"}}}}},
+            },
+        }
+    },
+    "components": {
+        "parameters": {
+            "id": {"name": "id", "in": "path", "required": True, "schema": {"type": "integer", "minimum": 1}}
+        },
+        "schemas": {
+            "S": {
+                "oneOf": [{"$ref": "#/components/schemas/T"}],
+                "discriminator": {"propertyName": "kind", "mapping": {"t": "#/components/schemas/T"}},
+                "nullable": True,
+            },
+            "T": {
+                "allOf": [{"type": "object", "required": ["kind"], "properties": {"kind": {"enum": ["t"]}}}],
+                "properties": {"x": {"type": "string", "pattern": "^x", "readOnly": True}},
+                "additionalProperties": {"type": "array", "items": {"type": "number", "exclusiveMinimum": True}},
+            },
+        },
+        "securitySchemes": {
+            "key": {"type": "apiKey", "in": "query", "name": "k"},
+            "login": {"type": "oauth2", "flows": {"implicit": {"authorizationUrl": "u", "scopes": {"read": ""}}}},
+        },
+    },
+}
+WRONG: list[Any] = [
+    None,
+    [],
+    {},
+    0,
+    True,
+    "",
+    "x",
+    [None],
+    [[]],
+    {"a": None},
+    {"$ref": 5},
+    {"$ref": "#"},
+    ["a", "a"],
+    [{}],
+]
+
+
+def _places(value: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    for key, inner in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ():
+        yield (*place, key)
+        yield from _places(inner, (*place, key))
+
+
+def test_nothing_in_a_document_need_be_as_it_should() -> None:
+    said = encode(terms(methods=("ALL",), auth="api_key", auth_in="query", auth_name="k", lent_tokens={"login": "g"}))
+    whole = 0
+    for number, (*outer, last) in enumerate(_places(RICH)):
+        for wrong in (WRONG[number % len(WRONG)], WRONG[(number * 5 + 3) % len(WRONG)]):
+            holder = document = copy.deepcopy(RICH)
+            for key in outer:
+                holder = holder[key]
+            holder[last] = wrong
+            first, *_ = read_operations(said, encode(document))
+            summary = decode_summary(first)
+            assert "not understood" not in str(summary.rejected)
+            whole += not summary.failure and not summary.rejected
+    assert whole > 50
