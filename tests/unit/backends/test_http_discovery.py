@@ -13,7 +13,7 @@ from gateway.errors import ErrorCode
 from gateway.model import Listing
 from gateway.offload import Checker
 from tests.unit.backends.facing import INVOCATION, OK, facing, paths, refusal, reply
-from tests.unit.transport.scripted import Script, answering
+from tests.unit.transport.scripted import Peer, Script, answering
 
 pytestmark = pytest.mark.anyio
 
@@ -106,7 +106,14 @@ async def test_a_list_that_takes_too_much_cannot_be_had_and_the_next_can() -> No
     bad = b'{"items":[[%b]' % b",".join([b"[1]"] * 1_000_000)
     offload = Checker(memory_bytes=64 * 1024 * 1024)
     try:
-        script = answering(reply(200, bad), reply(200, {"items": [TOOL]}))
+        lists = iter([reply(200, bad)])
+
+        async def script(peer: Peer) -> None:
+            """Another connection may come for the second list: the first has been idle for as long as one took."""
+            while True:
+                await peer.request()
+                await peer.send(next(lists, reply(200, {"items": [TOOL]})))
+
         async with facing(script, offload=offload) as (backend, _):
             error = await refusal(backend.list_tools())
             assert (error.detail or "").startswith("its list takes too long to read, or too much memory; http://")
