@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from gateway.model import Json, JsonObject
+from gateway.openapi.keywords import texts_of
 from gateway.openapi.operations import Operation, OperationError
 from gateway.openapi.plan import Style, Where
 from gateway.openapi.schemas import Converter
@@ -216,9 +217,9 @@ def _members(schema: Json, converter: Converter) -> Iterator[Json]:
     """What stands inside every value: the items of arrays, and the members that an object must have."""
     for part in converter.parts(converter.resolve(schema), "allOf"):
         yield part.get("items")
-        properties, required = part.get("properties"), part.get("required")
-        if isinstance(properties, dict) and isinstance(required, list):
-            yield from (properties[name] for name in required if name in properties)
+        properties = part.get("properties")
+        if isinstance(properties, dict):
+            yield from (properties[name] for name in texts_of(part.get("required")) if name in properties)
 
 
 def _is_nested(schema: Json, converter: Converter) -> bool:

@@ -9,7 +9,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
 
 from gateway.model import Json, JsonObject
-from gateway.openapi.keywords import ANNOTATIONS, PLAIN, check_dialect, is_number, options_of, or_null, types_of
+from gateway.openapi.keywords import (
+    ANNOTATIONS,
+    PLAIN,
+    check_dialect,
+    is_number,
+    options_of,
+    or_null,
+    texts_of,
+    types_of,
+)
 from gateway.openapi.texts import harmless
 
 if TYPE_CHECKING:
@@ -190,12 +199,13 @@ class Conversion:
         parts = list(self._converter.parts(branch, "allOf"))
         told = (part["discriminator"] for part in (here.schema, *parts) if isinstance(part.get("discriminator"), dict))
         discriminator: JsonObject = next(told, {})
-        if not isinstance(name := discriminator.get("propertyName"), str):
+        name = discriminator.get("propertyName")
+        if not isinstance(name, str):
             return converted
         members = [part["properties"].get(name) for part in parts if isinstance(part.get("properties"), dict)]
-        enums = [one.get("enum") for one in members if isinstance(one, dict) and "const" not in one]
-        has_const = any(isinstance(one, dict) and "const" in one for one in members)
-        is_said = has_const or any(isinstance(enum, list) and len(enum) == 1 for enum in enums)
+        is_said = any(
+            isinstance(one, dict) and ("const" in one or len(texts_of(one.get("enum"))) == 1) for one in members
+        )
         if is_said:
             return converted
         implied = reference.rpartition("/")[2]
@@ -225,7 +235,7 @@ class Conversion:
     def _dependent_required(self, here: _Here, keyword: str, value: Json) -> None:
         if isinstance(value, dict) and self._direction != "patch":
             here.result[keyword] = {
-                name: [other for other in dict.fromkeys(others) if isinstance(other, str) and other not in here.without]
+                name: [other for other in texts_of(others) if other not in here.without]
                 for name, others in value.items()
                 if isinstance(others, list)
             }
@@ -245,10 +255,9 @@ class Conversion:
 
     def _require(self, here: _Here) -> None:
         """Adds `required`, which documents of 3.0 also say in the schemas of the members themselves."""
-        names, properties = here.schema.get("required"), here.schema.get("properties")
+        required, properties = texts_of(here.schema.get("required")), here.schema.get("properties")
         if self._direction == "patch":
             return
-        required = [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
         if isinstance(properties, dict):
             for name, inner in properties.items():
                 if isinstance(inner, dict) and inner.get("required") is True:

@@ -84,6 +84,11 @@ def check_dialect(named: Json) -> None:
         raise OperationError(f"Its schemas are in the dialect {str(named)[:100]!r}, which is not supported.")
 
 
+def texts_of(value: Json) -> list[str]:
+    """The texts in a list, each once; nothing of what is no list."""
+    return list(dict.fromkeys(text for text in value if isinstance(text, str))) if isinstance(value, list) else []
+
+
 def types_of(value: Json) -> str | list[str] | None:
     """The `type` of a schema; None: it says nothing. Raises ValueError for one that there is not."""
     if type(value) is str and value in TYPES:

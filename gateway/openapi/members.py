@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gateway.model import Json, JsonObject
 from gateway.openapi.arguments import BODY, kinds_of
+from gateway.openapi.keywords import texts_of
 from gateway.openapi.operations import OperationError
 from gateway.openapi.schemas import Converter
 from gateway.openapi.terms import Terms, ToolTerms
@@ -36,7 +37,7 @@ def taken_out(schema: Json, converter: Converter, terms: Terms, tool_terms: Tool
 
 def requires_members(schema: Json, converter: Converter) -> bool:
     """Whether an object that fits a schema may have to have members."""
-    return any(part.get("required") for part in _parts(schema, converter))
+    return any(texts_of(part.get("required")) for part in _parts(schema, converter))
 
 
 def _tokens(pointer: str) -> list[str]:
@@ -71,7 +72,7 @@ def _taken(schema: Json, tokens: Sequence[str], converter: Converter, *, is_hidd
     token, *rest = tokens
     if (kinds and "object" not in kinds) or (members and token not in members):
         raise OperationError(f"Its terms name {'/'.join(tokens)[:64]!r} in its body, which it does not have.")
-    if is_hidden and not rest and any(token in (part.get("required") or ()) for part in _parts(schema, converter)):
+    if is_hidden and not rest and any(token in texts_of(part.get("required")) for part in _parts(schema, converter)):
         raise OperationError(f"Its terms hide {token[:64]!r} in its body, which is required; give it a value.")
     if rest and token not in members:
         return schema  # what is inside an object of which nothing is said

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "query")  # `trace` is never a tool
 NEVER = frozenset(("TRACE", "CONNECT"))
+MAX_ALTERNATIVES = 100  # of the security of an operation, each of which is looked at for each operation
 # Which styles a parameter may have, by where it is; the first is the one of those that say nothing (3.2, Parameter).
 STYLES = {
     "path": ("simple", "label", "matrix"),
@@ -110,6 +111,8 @@ def completed(outline: Outline, document: Document, terms: Terms) -> Operation:
     operation, node, path_node = outline.operation, outline.node, outline.path_node
     _check_template(operation.template)
     security = node.get("security", document.root.get("security"))
+    if isinstance(security, list) and len(security) > MAX_ALTERNATIVES:
+        raise OperationError(f"Its 'security' has more than {MAX_ALTERNATIVES} alternatives.")
     if security is not None and not _are_objects(security):
         raise OperationError("Its 'security' is no list of objects.")
     return replace(

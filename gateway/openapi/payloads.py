@@ -14,6 +14,7 @@ from gateway.model import Json, JsonObject
 from gateway.openapi import media
 from gateway.openapi.arguments import STYLES, TOKEN, kinds_of
 from gateway.openapi.conversion import Direction
+from gateway.openapi.keywords import texts_of
 from gateway.openapi.operations import OperationError
 from gateway.openapi.plan import BodyKind, Field, Style
 from gateway.openapi.schemas import Converter
@@ -169,8 +170,8 @@ def _fixed_headers(headers: JsonObject) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, header in headers.items():
         schema = header.get("schema") if isinstance(header, dict) else None
-        options = [schema.get("const"), *(schema.get("enum") or ())] if isinstance(schema, dict) else []
-        values = [value for value in options if isinstance(value, str) and value.isprintable() and value.isascii()]
+        options = texts_of([schema.get("const")]) or texts_of(schema.get("enum")) if isinstance(schema, dict) else []
+        values = [value for value in options if value.isprintable() and value.isascii()]
         if len(values) == 1 and TOKEN.fullmatch(name) and name.lower() not in ("content-type", "content-disposition"):
             found[name] = values[0]
     return found

@@ -156,6 +156,15 @@ class Sustained:
 
 
 @dataclass(frozen=True, slots=True)
+class LargeDocument:
+    """What an OpenAPI document of many operations takes: CPU time to load, memory, CPU time of one look at it again."""
+
+    load_s: float
+    memory_mb: float
+    look_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """Everything one run measured; parts of it, if it was asked for parts."""
 
@@ -164,6 +173,7 @@ class Outcome:
     waiting_callbacks: Waiting | None = None
     stream: Stream | None = None
     sustained: Sustained | None = None
+    document: LargeDocument | None = None
     verification_us: float | None = None
     left_out: tuple[str, ...] = ()  # what could not be measured, and why
 

@@ -100,12 +100,13 @@ class CpuClock:
 
 def rss_bytes(root: int) -> int:
     """Resident memory of the process tree. The rollup is exact where the counters of `statm` lag behind."""
-    total = 0
-    for pid in process_tree(root):
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Rss:"):
-                total += int(line.split()[1]) * 1024
-    return total
+    return sum(map(own_rss_bytes, process_tree(root)))
+
+
+def own_rss_bytes(pid: int) -> int:
+    """That of one process."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Rss:"))
 
 
 def _stat(pid: int) -> list[str]:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Collection
 from statistics import median
 
+from tests.bench import documents
 from tests.bench.credentials import verification_us
 from tests.bench.figures import Outcome, Stream, Sustained, Waiting
 from tests.bench.lineup import PEERS, lineup
@@ -48,7 +49,8 @@ QUICK = Effort(
 )
 
 WAITING, WAITING_CALLBACKS, STREAM, STEADY = "waiting", "waiting-callbacks", "stream", "steady"
-APART = (WAITING, WAITING_CALLBACKS, STREAM, STEADY)  # what is measured after the rounds
+DOCUMENT = "document"
+APART = (WAITING, WAITING_CALLBACKS, STREAM, STEADY, DOCUMENT)  # what is measured after the rounds
 SPARE_FILES = 500  # open files a process needs besides the connections of the calls
 FILES_PER_WAITING_CALL = 2  # callers and tool server are one process, and so have both ends
 SETTLING_CONNECTIONS = 8
@@ -70,6 +72,8 @@ def run(place: Place, only: Collection[str]) -> Outcome:
     asked = set(only) or set(names()) - PEERS
     wanted = [subject for subject in lineup(effort.many_tools, effort.crowd) if subject.name in asked]
     missing = {subject.name: reason for subject in wanted if (reason := subject.missing()) is not None}
+    if DOCUMENT in asked and (reason := documents.missing()) is not None:
+        missing[DOCUMENT] = reason
     with pinned(place.cores.others):
         return Outcome(
             rounds=Rounds(place, [subject for subject in wanted if subject.name not in missing]).measure(),
@@ -77,6 +81,7 @@ def run(place: Place, only: Collection[str]) -> Outcome:
             waiting_callbacks=weigh_waiting_calls(place, "callback") if WAITING_CALLBACKS in asked else None,
             stream=crowd_on_one_stream(place) if STREAM in asked else None,
             sustained=sustain_callbacks(place) if STEADY in asked else None,
+            document=documents.weigh_document(place) if DOCUMENT in asked - missing.keys() else None,
             verification_us=verification_us() if VERIFIED in asked else None,
             left_out=tuple(missing.values()),
         )

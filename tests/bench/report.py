@@ -46,6 +46,7 @@ def document(outcome: Outcome, effort: Effort, cores: Cores) -> dict[str, Any]:
         "waiting_callbacks": outcome.waiting_callbacks and asdict(outcome.waiting_callbacks),
         "stream": outcome.stream and asdict(outcome.stream),
         "sustained": outcome.sustained and asdict(outcome.sustained),
+        "document": outcome.document and asdict(outcome.document),
         "verification_us": outcome.verification_us,
         "left_out": outcome.left_out,
     }

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.bench import figures, report
-from tests.bench.figures import LOAD, Outcome, Round, Sample, Slice, Stream, Sustained, Waiting
+from tests.bench.figures import LOAD, LargeDocument, Outcome, Round, Sample, Slice, Stream, Sustained, Waiting
 from tests.bench.machine import Cores
 from tests.bench.plan import FULL
 from tests.bench.swarm import Timings
@@ -82,6 +82,7 @@ def measured(*rounds: Round) -> Outcome:
         waiting_callbacks=Waiting(10, 16),
         stream=Stream(1000, 0.5, 100.0),
         sustained=Sustained(1000, 1.0, 6, 100_000_000, 104_000_000),
+        document=LargeDocument(1.5, 60.0, 0.2),
         verification_us=30.0,
     )
 

@@ -119,6 +119,7 @@ async def test_openapi_06_references_in_a_circle_and_schemas_without_a_floor_tak
         "/i": {"$ref": "#/components/pathItems/I"},
         "/self": {"$ref": "#/paths/~1self"},
         "/root": posting("root", {"$ref": "#"}),
+        "/keys": {"get": operation("keys", security=[{f"Key{number}": []} for number in range(101)])},
         "/deep": posting("deep", nested(70, STRING)),
         "/far": {"get": operation("far", schema={"$ref": "#/" + "/".join("x" * 1000)})},
     }
@@ -126,6 +127,7 @@ async def test_openapi_06_references_in_a_circle_and_schemas_without_a_floor_tak
         running = await start(config({"api": api.backend(**ALL)}))
         ids = (await running.caller.list("oxp")).ids
         assert {"Api.good@1.0.0", "Api.postTree@1.0.0"} <= set(ids)
+        assert "Api.keys@1.0.0" not in ids
         tree: dict[str, Any] = {"n": 0}
         for number in range(5):
             tree = {"child": tree, "n": number}

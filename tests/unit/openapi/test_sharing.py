@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.jsontext import encode
@@ -42,6 +42,7 @@ def _around(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 SCHEMAS = st.recursive(LEAVES, _around, max_leaves=6)
 
 
+@settings(max_examples=40)
 @given(body=_around(SCHEMAS), defs=st.fixed_dictionaries(dict.fromkeys(NAMES, SCHEMAS)))
 def test_references_are_replaced_as_for_every_other_tool(body: JsonObject, defs: JsonObject) -> None:
     inliner, schema = Inliner(64 * 1024), {**body, "$defs": defs}
@@ -90,6 +91,7 @@ VALUES = st.recursive(
 OBJECTS = st.dictionaries(st.text(max_size=2), VALUES, max_size=3)
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(OBJECTS, st.none() | OBJECTS), max_size=4))
 def test_tools_are_restored_as_they_were(schemas: list[tuple[JsonObject, JsonObject | None]]) -> None:
     tools, parts, restorer = [tool(*each) for each in schemas], Parts(), Restorer()
