@@ -28,7 +28,7 @@ def test_tools_are_a_table_and_for_a_program_the_catalogue_itself(demo: Demo) ->
     head, *rows = done.stdout.splitlines()
     assert head.split() == ["TOOL", "INPUT", "NEEDS", "DESCRIPTION"]
     assert re.search(r"^Calculator\.Add@1\.1\.0 +a b \[terms\] +- +\S", done.stdout, re.MULTILINE)
-    assert (len(rows), done.stderr) == (23, "")
+    assert (len(rows), done.stderr) == (28, "")
     items = json.loads(entered("tools", "--json", *demo.options).stdout)["items"]
     assert {"Calculator.Add@1.0.0", "Mail.Search@1.0.0"} <= {item["id"] for item in items}
 
