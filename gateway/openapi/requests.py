@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 from msgspec import UNSET, Raw
@@ -33,13 +34,12 @@ def request_of(plan: Plan, arguments: Arguments, call_id: str) -> WireRequest:
     wrong: dict[str, str] = {}
     placed = _placed(plan, given, wrong)
     body = _body(plan.body, given, wrong) if plan.body is not None else None
-    target = "" if wrong else _path(plan, dict(placed["path"]), wrong)
-    if query := placed["query"]:
-        target = f"{target}?{'&'.join([text for _, text in query])}"
-    headers = [_header("accept", plan.accept)]
-    headers += [_header(name, text) for name, text in placed["header"]]
-    if cookies := placed["cookie"]:
-        headers.append(_header("cookie", "; ".join([text for _, text in cookies])))
+    target = "" if wrong else _path(plan, placed.path, wrong)
+    if placed.query:
+        target = f"{target}?{'&'.join(placed.query)}"
+    headers = [_header("accept", plan.accept), *placed.headers]
+    if placed.cookies:
+        headers.append(_header("cookie", "; ".join(placed.cookies)))
     if len(target) + sum([len(text) for _, text in headers]) > MAX_HEAD_BYTES:
         wrong.setdefault(_longest(plan, given), TOO_LONG)
     if wrong:
@@ -49,25 +49,27 @@ def request_of(plan: Plan, arguments: Arguments, call_id: str) -> WireRequest:
     if body is not None:
         headers.append(_header("content-type", body[0]))
     return WireRequest(
-        method=plan.method.encode("ascii"),
-        path=target,
-        headers=tuple(headers),
-        body=b"" if body is None else body[1],
+        method=_method(plan.method), path=target, headers=tuple(headers), body=b"" if body is None else body[1]
     )
 
 
-def _placed(plan: Plan, given: Mapping[str, Json], wrong: dict[str, str]) -> dict[Where, list[tuple[str, str]]]:
-    """The names and texts of parameters, by where they go; `wrong` takes the arguments that cannot be sent."""
-    query: list[tuple[str, str]] = []
-    placed: dict[Where, list[tuple[str, str]]] = {
-        "path": [],
-        "query": query,
-        "querystring": query,
-        "header": [],
-        "cookie": [],
-    }
+class _Placed(NamedTuple):
+    """The texts of parameters, by where they go; those in the path by name."""
+
+    path: dict[str, str]
+    query: list[str]
+    headers: list[Header]
+    cookies: list[str]
+
+
+def _placed(plan: Plan, given: Mapping[str, Json], wrong: dict[str, str]) -> _Placed:
+    """Writes all parameters; `wrong` takes the arguments that cannot be sent."""
+    in_path: dict[str, str] = {}
+    query: list[str] = []
+    headers: list[Header] = []
+    cookies: list[str] = []
     for parameter in plan.parameters:
-        value = parameter.fixed
+        value, where = parameter.fixed, parameter.where
         if value is UNSET:
             value = given.get(parameter.argument)
         try:
@@ -75,11 +77,18 @@ def _placed(plan: Plan, given: Mapping[str, Json], wrong: dict[str, str]) -> dic
         except UnsendableError as exc:
             wrong[parameter.argument] = str(exc)
             continue
-        if text is not None:
-            placed[parameter.where].append((parameter.name, text))
-        elif parameter.required or parameter.where == "path":
-            wrong[parameter.argument] = "is required" if value is None else "is empty"
-    return placed
+        if text is None:
+            if parameter.required or where == "path":
+                wrong[parameter.argument] = "is required" if value is None else "is empty"
+        elif where == "query" or where == "querystring":
+            query.append(text)
+        elif where == "path":
+            in_path[parameter.name] = text
+        elif where == "header":
+            headers.append(_header(parameter.name, text))
+        else:
+            cookies.append(text)
+    return _Placed(in_path, query, headers, cookies)
 
 
 def _text(plan: Plan, parameter: Parameter, value: Json) -> str | None:
@@ -173,6 +182,11 @@ def _longest(plan: Plan, given: Mapping[str, Json]) -> str:
     """The argument outside the body that takes the most room."""
     sizes = {one.argument: len(str(given.get(one.argument, ""))) for one in plan.parameters}
     return max(sizes, key=sizes.__getitem__, default=BODY)
+
+
+@lru_cache(64)  # there are fewer
+def _method(name: str) -> bytes:
+    return name.encode("ascii")
 
 
 @lru_cache(4096)  # the names of a few documents

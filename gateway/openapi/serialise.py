@@ -16,6 +16,7 @@ from gateway.openapi.plan import Parameter
 # What `allow_reserved` leaves as it is; never what ends the part of a URL it stands in, or means another character.
 RESERVED = {"query": ":/?[]@!$'()*,;=", "path": ":[]@!$&'()*+,;=", "cookie": ""}
 COOKIE_OCTETS = "!#$&'()*+-./:<=>?@[]^_`{|}~"  # RFC 6265, 4.1.1, but for `%`, which begins what was encoded
+UNRESERVED = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~"  # RFC 3986, 2.3
 JOINTS = {"simple": ",", "label": ".", "matrix": ";"}  # between the parts of an exploded value in a path
 DELIMITERS = {"spaceDelimited": (" ", "%20"), "pipeDelimited": ("|", "%7C")}
 CONTAINERS = (list, dict)
@@ -50,7 +51,17 @@ def scalar(value: Json) -> str:
 @lru_cache(16)  # there are fewer
 def encoder(safe: str) -> Encode:
     """Makes what percent-encodes the bytes of all characters but safe ones and unreserved ones (RFC 3986, 2.3)."""
-    return partial(re.compile(rf"[^A-Za-z0-9._~\-{re.escape(safe)}]+").sub, _percent_encoded)
+    plain, blank = f"{UNRESERVED}{safe} ", " " if " " in safe else "%20"
+    but_blanks = partial(re.compile(f"[^{re.escape(plain)}]+").sub, _percent_encoded)
+    of_plain = plain.encode("ascii")
+
+    def encode(text: str) -> str:
+        # Most texts hold at most blanks that are to be encoded, which is found out and done ten times as fast.
+        if text.encode().translate(None, of_plain):
+            text = but_blanks(text)
+        return text.replace(" ", blank)
+
+    return encode
 
 
 def _percent_encoded(match: re.Match[str]) -> str:
@@ -92,10 +103,9 @@ def _matrix_pair(name: str, text: str) -> str:
 
 def query_text(parameter: Parameter, value: Json) -> str | None:
     """The pairs of a parameter in a query; None if there are none. Raises UnsendableError."""
-    name = encoded_name(parameter.name)
+    name, style = encoded_name(parameter.name), parameter.style
     if parameter.media_type:
         return f"{name}={encoded(content(parameter, value))}"
-    style = parameter.style
     if style == "deepObject":
         if type(value) is not dict:
             raise UnsendableError("is no object")

@@ -18,7 +18,7 @@ OURS = frozenset(
     (b"host", b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"upgrade", b"te", b"expect")
 )
 
-MAX_KEPT = 256  # bytes of a target whose head is kept; longer ones hold what a caller wrote
+MAX_KEPT = 64  # bytes of a target whose head is kept; longer ones hold what a caller wrote, and hardly come twice
 NO_BODY = frozenset((b"GET", b"HEAD", b"DELETE", b"OPTIONS"))  # for these an empty body is not announced
 
 
@@ -35,19 +35,27 @@ def encode_head(
     Raises INVALID, with nothing sent, for what does not belong in a head.
     """
     framing = b"" if not body_bytes and method in NO_BODY else b"content-length: %d\r\n" % body_bytes
-    start = _start if len(target) <= MAX_KEPT else _start.__wrapped__
+    start = _start if len(target) <= MAX_KEPT else _joined
     return b"%b%b%b\r\n" % (start(method, target, host, headers), _fields(more) if more else b"", framing)
 
 
-@lru_cache(maxsize=1024)  # a few paths of each tool server, times the credentials in use there
-def _start(method: bytes, target: bytes, host: bytes, headers: Headers) -> bytes:
-    if not method or method.translate(None, TOKEN):
-        raise _invalid("The method is not a token.")
+def _joined(method: bytes, target: bytes, host: bytes, headers: Headers) -> bytes:
     if target[:1] != b"/" or target.translate(None, TARGET):
         raise _invalid("The request target is not an absolute path of printable ASCII characters.")
+    return b"%b %b%b" % (method, target, _rest(method, host, headers))
+
+
+_start = lru_cache(maxsize=1024)(_joined)  # a few paths of each tool server, times the credentials in use there
+
+
+@lru_cache(maxsize=1024)  # fewer
+def _rest(method: bytes, host: bytes, headers: Headers) -> bytes:
+    """Returns what stands behind the target."""
+    if not method or method.translate(None, TOKEN):
+        raise _invalid("The method is not a token.")
     if not host or host.translate(None, CONTROLS) != host:
         raise _invalid("The host is not a header value.")
-    return b"%b %b HTTP/1.1\r\nhost: %b\r\n%b" % (method, target, host, _fields(headers))
+    return b" HTTP/1.1\r\nhost: %b\r\n%b" % (host, _fields(headers))
 
 
 def _fields(headers: Sequence[tuple[bytes, bytes]]) -> bytes:
