@@ -23,7 +23,8 @@ from gateway.jsontext import encode
 from gateway.model import Rejected
 from gateway.openapi.curation import ALL, chosen
 from gateway.openapi.document import Document, DocumentError, read_document
-from gateway.openapi.operations import OperationError, outlines
+from gateway.openapi.errors import OperationError
+from gateway.openapi.operations import outlines
 from gateway.openapi.terms import Terms
 from gateway.openapi.tools import decoder, read_operations
 from gateway.settings.openapi import OpenApiBackendSettings

@@ -9,8 +9,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from gateway.model import Json, JsonObject
+from gateway.openapi.errors import OperationError
 from gateway.openapi.keywords import texts_of
-from gateway.openapi.operations import Operation, OperationError
+from gateway.openapi.operations import Operation
 from gateway.openapi.plan import Style, Where
 from gateway.openapi.schemas import Converter
 

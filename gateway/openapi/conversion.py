@@ -6,9 +6,10 @@ What 3.0 says in its own way is understood in documents of 3.1 too, where it mea
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from gateway.model import Json, JsonObject
+from gateway.openapi.definitions import NO_MEMBERS, Definitions, Direction, Key, Needed
 from gateway.openapi.keywords import (
     ANNOTATIONS,
     PLAIN,
@@ -21,29 +22,10 @@ from gateway.openapi.keywords import (
 )
 from gateway.openapi.texts import harmless
 
-if TYPE_CHECKING:
-    from gateway.openapi.schemas import Converter
-
-# `patch` is a JSON merge patch (RFC 7396) of what `input` describes. `exact` is for conditions: a schema is made less
-# strict elsewhere, and what it must not be would become stricter by that.
-Direction = Literal["input", "output", "patch", "exact"]
-
-NO_MEMBERS: frozenset[str] = frozenset()
 SHOWN = 40  # characters of a document in a message
 
 _MARKS: dict[Direction, str] = {"input": "readOnly", "patch": "readOnly", "output": "writeOnly", "exact": ""}
 _BESIDE_REF = ANNOTATIONS | {"$ref", "nullable", "x-nullable"}  # what documents of 3.0 mean to say beside a reference
-
-
-class Key(NamedTuple):
-    """A definition: where its schema stands in the document, for which direction, and without which members."""
-
-    reference: str
-    direction: Direction
-    without: frozenset[str] = NO_MEMBERS
-
-
-Needed: TypeAlias = dict[str, Key]  # the definitions that a converted schema refers to, by their names
 
 
 class _Here(NamedTuple):
@@ -57,8 +39,8 @@ class _Here(NamedTuple):
 class Conversion:
     """The conversion of a schema with all that stands inside it. Adds to `needed` the definitions it refers to."""
 
-    def __init__(self, converter: Converter, direction: Direction, needed: Needed) -> None:
-        self._converter = converter
+    def __init__(self, definitions: Definitions, direction: Direction, needed: Needed) -> None:
+        self._definitions = definitions
         self._direction: Direction = direction
         self._needed = needed
         self._mark = _MARKS[direction]
@@ -67,10 +49,10 @@ class Conversion:
         """A schema, `without` some members of its object. Raises OperationError."""
         if not isinstance(schema, dict):
             return schema if isinstance(schema, bool) else {}
-        if self._converter.ref_alone and isinstance(schema.get("$ref"), str):
+        if self._definitions.ref_alone and isinstance(schema.get("$ref"), str):
             schema = {key: value for key, value in schema.items() if key in _BESIDE_REF}
         if self._mark:
-            without |= self._converter.marked(schema, self._mark)
+            without |= self._definitions.marked(schema, self._mark)
         here = _Here(schema, {}, without)
         for keyword, value in schema.items():
             if (is_taken := PLAIN.get(keyword)) is not None:
@@ -121,15 +103,15 @@ class Conversion:
             self._left_out(keyword, value)
 
     def _pattern(self, here: _Here, keyword: str, value: Json) -> None:
-        if isinstance(value, str) and (pattern := self._converter.pattern(value)) is not None:
+        if isinstance(value, str) and (pattern := self._definitions.pattern(value)) is not None:
             here.result[keyword] = pattern
 
     def _reference(self, here: _Here, _: str, value: Json) -> None:
         if not isinstance(value, str):
             return
-        reference = self._converter.pointer(value)
-        without = here.without and self._converter.mentioned(reference, here.without, self._mark)
-        target = self._converter.refer(Key(reference, self._direction, without), self._needed)
+        reference = self._definitions.pointer(value)
+        without = here.without and self._definitions.mentioned(reference, here.without, self._mark)
+        target = self._definitions.refer(Key(reference, self._direction, without), self._needed)
         if "$ref" in here.result:
             here.result.setdefault("allOf", []).append({"$ref": target})
         else:
@@ -196,7 +178,7 @@ class Conversion:
         reference = branch.get("$ref") if isinstance(branch, dict) else None
         if not isinstance(reference, str) or not isinstance(converted, dict):
             return converted
-        parts = list(self._converter.parts(branch, "allOf"))
+        parts = list(self._definitions.parts(branch, "allOf"))
         told = (part["discriminator"] for part in (here.schema, *parts) if isinstance(part.get("discriminator"), dict))
         discriminator: JsonObject = next(told, {})
         name = discriminator.get("propertyName")
@@ -223,7 +205,7 @@ class Conversion:
 
     def _by_pattern(self, here: _Here, keyword: str, value: Json) -> None:
         if isinstance(value, dict):
-            patterns = {name: self._converter.pattern(name) for name in value}
+            patterns = {name: self._definitions.pattern(name) for name in value}
             here.result[keyword] = {
                 pattern: self._member(value[name]) for name, pattern in patterns.items() if pattern is not None
             }
@@ -273,10 +255,12 @@ class Conversion:
         return or_null(self.schema(schema)) if self._direction == "patch" else self.schema(schema)
 
     def _as(self, direction: Direction) -> Conversion:
-        return Conversion(self._converter, direction, self._needed)
+        return Conversion(self._definitions, direction, self._needed)
 
     def _left_out(self, keyword: str, value: Json) -> None:
-        self._converter.warn(f"A schema has the {keyword} {str(value)[:SHOWN]!r}, which there is not; it is left out.")
+        self._definitions.warn(
+            f"A schema has the {keyword} {str(value)[:SHOWN]!r}, which there is not; it is left out."
+        )
 
 
 _CONVERSIONS: dict[str, Callable[[Conversion, _Here, str, Json], None]] = {

@@ -9,9 +9,10 @@ from msgspec import UNSET, Struct, UnsetType
 from gateway.jsontext import encode
 from gateway.model import Json, JsonObject
 from gateway.openapi.arguments import BODY, Argument, arguments_of
-from gateway.openapi.conversion import Needed
+from gateway.openapi.definitions import Needed
+from gateway.openapi.errors import OperationError
 from gateway.openapi.members import POINTER, requires_members, taken_out
-from gateway.openapi.operations import Operation, OperationError
+from gateway.openapi.operations import Operation
 from gateway.openapi.payloads import payload_of
 from gateway.openapi.plan import BodyPlan, Parameter
 from gateway.openapi.schemas import Converter

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from gateway.model import Json, JsonObject
-from gateway.openapi.operations import OperationError
+from gateway.openapi.errors import OperationError
 
 ANNOTATIONS = frozenset({"title", "description", "default", "deprecated", "examples"})
 TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from gateway.model import Json, JsonObject
 from gateway.openapi.arguments import BODY, kinds_of
+from gateway.openapi.errors import OperationError
 from gateway.openapi.keywords import texts_of
-from gateway.openapi.operations import OperationError
 from gateway.openapi.schemas import Converter
 from gateway.openapi.terms import Terms, ToolTerms
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from gateway.dialects.listings import MAX_SHOWN
 from gateway.model import Json, JsonObject, Rejected
+from gateway.openapi.document import Document
+from gateway.openapi.errors import OperationError
+from gateway.openapi.plan import METHODS
+from gateway.openapi.terms import Terms
 
-if TYPE_CHECKING:
-    from gateway.openapi.document import Document
-    from gateway.openapi.terms import Terms
-
-METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "query")  # `trace` is never a tool
 NEVER = frozenset(("TRACE", "CONNECT"))
 MAX_ALTERNATIVES = 100  # of the security of an operation, each of which is looked at for each operation
 # Which styles a parameter may have, by where it is; the first is the one of those that say nothing (3.2, Parameter).
@@ -31,10 +29,6 @@ TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}")  # RFC 9110, 5.6.2
 RESPONSE = re.compile(r"[1-5](?:[0-9]{2}|XX)")
 PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 NO_NAME = re.compile(r"[+#./;?&*].*|.*[*]")  # of RFC 6570, which are not OpenAPI's
-
-
-class OperationError(ValueError):
-    """An operation that cannot be a tool; the text says why, for the operator."""
 
 
 class Operation(Struct, frozen=True, kw_only=True):

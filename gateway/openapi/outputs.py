@@ -10,9 +10,10 @@ from msgspec import Struct
 from gateway.jsontext import encode
 from gateway.model import Json, JsonObject
 from gateway.openapi import media
-from gateway.openapi.conversion import Needed
+from gateway.openapi.definitions import Needed
+from gateway.openapi.errors import OperationError
 from gateway.openapi.keywords import NULL
-from gateway.openapi.operations import Operation, OperationError
+from gateway.openapi.operations import Operation
 from gateway.openapi.payloads import MEDIA_TYPE
 from gateway.openapi.plan import AnswerPlan
 from gateway.openapi.schemas import Converter

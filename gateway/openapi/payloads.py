@@ -13,9 +13,9 @@ from msgspec import Struct
 from gateway.model import Json, JsonObject
 from gateway.openapi import media
 from gateway.openapi.arguments import STYLES, TOKEN, kinds_of
-from gateway.openapi.conversion import Direction
+from gateway.openapi.definitions import Direction
+from gateway.openapi.errors import OperationError
 from gateway.openapi.keywords import texts_of
-from gateway.openapi.operations import OperationError
 from gateway.openapi.plan import BodyKind, Field, Style
 from gateway.openapi.schemas import Converter
 

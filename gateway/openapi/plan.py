@@ -9,6 +9,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from gateway.model import Json, ToolDefinition
 
+METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "query")  # `trace` is never a tool
 Where = Literal["path", "query", "querystring", "header", "cookie"]
 Style = Literal[
     "simple", "label", "matrix", "form", "spaceDelimited", "pipeDelimited", "deepObject", "cookie"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from urllib.parse import unquote, urldefrag, urljoin
 
 from gateway.model import Json, JsonObject
-from gateway.openapi.operations import OperationError
+from gateway.openapi.errors import OperationError
 
 MAX_CHAIN = 32  # references that lead to references
 SHOWN = 120  # characters of a reference in a message

@@ -14,8 +14,9 @@ from gateway.model import Json, JsonObject
 from gateway.naming import word
 from gateway.openapi.curation import idle_tools, tool_terms, unknown_tools
 from gateway.openapi.document import Document
+from gateway.openapi.errors import OperationError
 from gateway.openapi.names import version_of
-from gateway.openapi.operations import Operation, OperationError
+from gateway.openapi.operations import Operation
 from gateway.openapi.plan import OperationTool
 from gateway.openapi.security import access_of
 from gateway.openapi.terms import Terms

@@ -12,10 +12,11 @@ from collections.abc import Iterator
 
 from gateway.model import Json, JsonObject
 from gateway.openapi import references
-from gateway.openapi.conversion import NO_MEMBERS, Conversion, Direction, Key, Needed
+from gateway.openapi.conversion import Conversion
+from gateway.openapi.definitions import NO_MEMBERS, Direction, Key, Needed
 from gateway.openapi.document import Document
+from gateway.openapi.errors import OperationError
 from gateway.openapi.keywords import bare_pattern, check_dialect
-from gateway.openapi.operations import OperationError
 from gateway.schemas import CompiledSchema, SchemaError
 
 BEFORE_2019 = re.compile("draft-0[467]")

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from gateway.model import AuthorizationRequirement, Json, JsonObject, Requirements
 from gateway.openapi.document import Document
-from gateway.openapi.operations import Operation, OperationError
+from gateway.openapi.errors import OperationError
+from gateway.openapi.operations import Operation
 from gateway.openapi.plan import Access, Key, Lent
 from gateway.openapi.terms import Terms
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from gateway.model import Json
-from gateway.openapi.operations import OperationError
+from gateway.openapi.errors import OperationError
 
 VARIABLE = re.compile(r"\{([^{}]*)\}")
 ILLEGAL = re.compile(r"[\x00-\x20\x7f\\?#{}]")

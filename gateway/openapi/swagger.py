@@ -10,7 +10,8 @@ from typing import Any
 
 from gateway.model import Json, JsonObject
 from gateway.openapi import references
-from gateway.openapi.operations import METHODS, OperationError
+from gateway.openapi.errors import OperationError
+from gateway.openapi.plan import METHODS
 
 JSON = "application/json"
 FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"

@@ -16,10 +16,11 @@ from gateway.model import JsonObject, Rejected, ToolDefinition
 from gateway.naming import DefinitionError, published_name, tool_and_version
 from gateway.openapi.curation import chosen, tool_terms, unknown_tools
 from gateway.openapi.document import Document, DocumentError, read_document
+from gateway.openapi.errors import OperationError
 from gateway.openapi.inlining import Inliner
 from gateway.openapi.inputs import input_of
 from gateway.openapi.names import description_of, tool_names, version_of
-from gateway.openapi.operations import Operation, OperationError, Outline, completed, outlines, rejected
+from gateway.openapi.operations import Operation, Outline, completed, outlines, rejected
 from gateway.openapi.outputs import output_of
 from gateway.openapi.plan import OperationTool, Plan
 from gateway.openapi.report import NO_LIST, Fate, report_of

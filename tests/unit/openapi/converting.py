@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.openapi.conversion import Direction, Needed
+from gateway.openapi.definitions import Direction, Needed
 from gateway.openapi.inputs import Input, input_of
 from gateway.openapi.operations import Operation
 from gateway.openapi.outputs import Output, output_of

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from gateway.openapi.errors import OperationError
 from gateway.openapi.inputs import Input
-from gateway.openapi.operations import OperationError
 from gateway.openapi.plan import Field
 from gateway.schemas import compile_input
 from tests.unit.openapi.converting import body_, input_

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.openapi.operations import OperationError
+from gateway.openapi.errors import OperationError
 from gateway.openapi.outputs import BINARY, LOCATION
 from gateway.schemas import CompiledSchema
 from tests.unit.openapi.converting import output

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.openapi.operations import OperationError
+from gateway.openapi.errors import OperationError
 from gateway.openapi.schemas import Converter
 from gateway.schemas import CompiledSchema, compile_input
 from tests.unit.openapi.converting import converted
