@@ -118,7 +118,7 @@ REFUSED = [
     (b"<html>", "The document is no object."),
     (b'{"openapi": ', "The document is no JSON: Input data was truncated."),
     (b'{"openapi": "3.0.3", "paths": {"a": NaN}}', "The document is no JSON: "),
-    (b'{"a":' * 5000, "The document is no JSON: it is nested deeper than 64 levels."),
+    (b'{"a":' * 5000, "The document is no JSON: "),  # too deep, or cut: Pythons differ
     (b"a: \xff", "The document is not valid UTF-8."),
     (b"openapi: [", "The document is neither JSON nor YAML: did not find expected node content (line 2)."),
 ]
