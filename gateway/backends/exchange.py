@@ -312,7 +312,7 @@ class HttpExchange:
         return listing
 
     async def _trouble_with(self, server: Server) -> str | None:
-        """Why a replica does not answer; None if it does, whatever it says."""
+        """Asks a replica for its list. Returns why there was no answer below 500; None if there was one."""
         try:
             reply = await self._ask(server, CHECK_TIMEOUT_S)
         except TransportError as exc:

@@ -148,7 +148,7 @@ class OpenApiBackend:
         )
 
     async def _look(self, server: Server, timeout_s: float) -> Reply:
-        """What the API answers at its base URL, to nobody in particular. Raises TransportError."""
+        """Asks the base URL of the API without a credential. Raises TransportError."""
         ask = partial(server.pool.request, target=server.target(""), headers=(USER_AGENT,), body=b"")
         reply = await ask(LOOK.method, timeout_s=timeout_s, max_body=MAX_LOOK)
         if reply.status == NOT_IMPLEMENTED:
