@@ -30,7 +30,7 @@ from gateway.transport import Limits, Origin, Pool, Reply, TransportError
 from gateway.wire import Headers, WireRequest
 
 LOOK = WireRequest(method=b"HEAD", path="")  # shows whether the API answers at all, and runs no operation
-CONNECT_S = 10.0  # for a document; nobody waits for it
+CONNECT_S = 10.0  # to the server of a document, which is fetched in the background
 SAFE = (b"GET", b"HEAD")  # requests that follow redirects
 NOT_IMPLEMENTED = 501  # a server that has no HEAD (RFC 9110, section 9.1, demands it)
 MAX_LOOK = 64 * 1024  # bytes of the answer to a GET in its place; a longer one is an answer, too
@@ -191,7 +191,7 @@ class OpenApiBackend:
 
 
 def _is_short(text: bytes) -> bool:
-    """Whether a document is read in some milliseconds, whatever it holds; patterns may take 50 ms each."""
+    """Whether reading a document takes a few milliseconds at most. Compiling one pattern may take 50 ms."""
     return len(text) <= SHORT_BYTES and b"pattern" not in text
 
 

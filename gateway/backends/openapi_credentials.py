@@ -1,7 +1,7 @@
 """The credentials of calls to an HTTP API: the gateway's own and those that callers lend, each in its place.
 
-A request has one Cookie header, whatever cookies come together in it (RFC 6265, section 5.4). What stands in a target
-is a secret from here on: no target is logged or quoted anywhere.
+A request has one Cookie header, with the cookies of all sources (RFC 6265, section 5.4). A target may hold a key in its
+query, so no target is logged or quoted.
 """
 
 from __future__ import annotations

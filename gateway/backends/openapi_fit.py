@@ -8,7 +8,7 @@ log = logging.getLogger("gateway.backends")
 
 MISFITS = frozenset((405, 406, 415, 501))  # the API does not know the operation as the document describes it
 MANY = 20  # answers of 404 without any other in between, to different tools
-TOLD = 1000  # tools of which it is told, so that a large document does not fill the memory
+MAX_WARNED = 1000  # tools that have a warning each; the set of them must not fill the memory
 
 
 class Fit:
@@ -26,7 +26,7 @@ class Fit:
             self._missing.clear()
         elif self._missing is None and status < 300:
             self._missing = []
-        if status in MISFITS and tool not in self._told and len(self._told) < TOLD:
+        if status in MISFITS and tool not in self._told and len(self._told) < MAX_WARNED:
             self._told.add(tool)
             extra = {"backend": self._backend, "tool": tool, "status": status}
             log.warning("an API does not know an operation as its document describes it", extra=extra)
