@@ -90,6 +90,7 @@ class Callbacks:
         if opened is None:
             return 404
         key, run = opened
+        request.toolgate_call_id = PREFIX + key
         refusal = None
         try:
             whole = arriving.now()
