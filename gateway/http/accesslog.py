@@ -74,8 +74,10 @@ class AccessLine(Struct, gc=False):
     def __bytes__(self) -> bytes:
         tool_ms = int(self.tool_s * 1e6) / 1e3 if self.tool_s else None
         took_ms = int(self.duration_s * 1e6) / 1e3
-        ids = _bounded(self.call_id or ""), self.toolgate_call_id
-        figures = _encode(Figures(took_ms, self.bytes_in, self.bytes_out, tool_ms, self.client, *ids))
+        call_id = None if self.call_id is None else _bounded(self.call_id)
+        figures = _encode(
+            Figures(took_ms, self.bytes_in, self.bytes_out, tool_ms, self.client, call_id, self.toolgate_call_id)
+        )
         head = (HEAD, stamp(self.time), NAME, self.request_id, b'",')
         return b"".join((*head, _words(*_shared(self)), b",", figures[1:], b"\n"))
 
@@ -88,7 +90,7 @@ class Figures(Struct, omit_defaults=True, gc=False):
     bytes_out: int
     tool_ms: float | None = None
     client: str = ""
-    call_id: str = ""
+    call_id: str | None = None
     toolgate_call_id: str = ""
 
 

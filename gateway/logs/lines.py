@@ -34,7 +34,7 @@ class Lines:
         self.dropped = 0
         self._fd = fd
         self._report = report
-        self._mark = mark or bytes
+        self._mark = mark
         self._queue: SimpleQueue[SupportsBytes | None] = SimpleQueue()
         self._given_up = threading.Event()
         self._thread = threading.Thread(target=self._run, name="log lines", daemon=True)
@@ -69,11 +69,15 @@ class Lines:
                 time.sleep(GATHER_S)
             batch += self._waiting()
             is_open = None not in batch
-            self._write_all(_in_pieces(self._mark(bytes(line)) for line in batch if line is not None))
+            self._write_all(_in_pieces(self._marked(line for line in batch if line is not None)))
             if self.dropped > reported:
                 more, reported = self.dropped - reported, self.dropped
                 with suppress(OSError):
-                    self._write(self._mark(self._report(more)))
+                    self._write(b"".join(self._marked([self._report(more)])))
+
+    def _marked(self, lines: Iterable[SupportsBytes]) -> Iterable[bytes]:
+        encoded = map(bytes, lines)
+        return encoded if self._mark is None else map(self._mark, encoded)
 
     def _waiting(self) -> Iterator[SupportsBytes | None]:
         """What is in the queue, without waiting for more."""
