@@ -65,6 +65,7 @@ class BackendContext(NamedTuple):
 
     `on_change` is to be called when the tool server says that its tools have changed. `outcomes` takes what becomes of
     deferred calls, each of which ends within `pending_s`. `checker` reads long answers, `lists` long lists of tools.
+    `count_dropped` counts a notice to the tool server that is never sent.
     """
 
     admission: Admission[Server]
@@ -73,6 +74,7 @@ class BackendContext(NamedTuple):
     lists: Offload
     on_change: Callable[[], None]
     pending_s: float
+    count_dropped: Callable[[], None]
 
 
 def open_admission(
