@@ -37,7 +37,7 @@ def configure(level: str, form: str, who: Mapping[str, int] | None = None) -> Li
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     lines = None
     if fd is not None:
-        lines = Lines(fd, lambda count: _encoded(formatter, _dropped(count)), who and _marker(who, form))
+        lines = Lines(fd, lambda count: _encoded(formatter, _dropped(count)), _marker(who, form) if who else None)
         handler = LineHandler(lines)
     handler.setFormatter(formatter)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

@@ -63,8 +63,9 @@ def _of_system(below: BaseException | None) -> str | None:
             return f"its certificate has another name ({why.rstrip('.')}); state.url must name it the same way"
         case ssl.SSLCertVerificationError(verify_message=why):
             return f"its certificate is not trusted ({why}); name in state.tls.ca who has signed it"
-        case ssl.SSLError(reason=why):
-            return f"the TLS handshake failed ({why}); if it speaks no TLS, begin state.url with redis"
+        case ssl.SSLError():
+            word = getattr(below, "reason", None) or below.strerror  # an error made in Python has no `reason`
+            return f"the TLS handshake failed ({word}); if it speaks no TLS, begin state.url with redis"
     if isinstance(below, ConnectionRefusedError) or "refused" in str(below):  # of several addresses: a plain OSError
         return "nothing listens there; start it, or correct state.url"
     return None
