@@ -50,7 +50,7 @@ class CallbackBackend:
         others = {Origin.parse(url): open_pool(settings, url) for url in settings.allowed_origins}
         self._targets = CallbackTargets(context.admission.replicas, others)
         self._endpoints: Mapping[Server, Target] = {}  # where each takes calls; known once there is a toolset
-        self._notices = Notices(name, self._targets, self._credentials)
+        self._notices = Notices(name, self._targets, self._credentials, context.count_dropped)
         self.receiver = CallbackReceiver(name, context.outcomes, context.checker, self._notices)
         self._warned: set[int] = set()  # statuses of acknowledgements
 
