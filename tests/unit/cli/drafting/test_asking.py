@@ -97,7 +97,7 @@ async def test_what_a_url_speaks_is_found_by_asking(
 
 
 async def test_tools_come_before_an_empty_list_and_other_protocols_are_told() -> None:
-    pages = {
+    pages: dict[str, Page] = {
         "/tools": json_page({"tools": []}),
         "/mcp": rpc(initialize=ABOUT, tools_list=TOOLS),
         "/.well-known/rap-toolset": toolset,
