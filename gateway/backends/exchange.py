@@ -16,7 +16,7 @@ from gateway.admission import DispatchGate, Lease, Replica
 from gateway.backends.challenges import Challenges
 from gateway.backends.credentials import credentials_of
 from gateway.backends.oauth import ClientCredentials, NoTokenError
-from gateway.backends.server import USER_AGENT, BackendContext, Server
+from gateway.backends.server import NAMES_ORIGIN, USER_AGENT, BackendContext, Server
 from gateway.dialects import replies
 from gateway.errors import RETRY_AFTER_S, FailureCode, GatewayError, unavailable
 from gateway.model import Invocation, Json, Listing, ToolFailure, ToolResult
@@ -35,7 +35,6 @@ LIST_TIMEOUT_S = 30.0  # a catalogue is asked for in the background
 NEXT_LIST_S = 5.0  # while another replica is left to be asked; the start waits for the first catalogue
 CHECK_TIMEOUT_S = 5.0  # a check only has to show whether a replica answers
 SHOWN_BYTES = 60  # of an answer, in a message to an operator
-SAYS_WHERE = frozenset((Kind.CONNECT, Kind.TLS, Kind.NO_TOKEN))  # kinds of errors whose messages name the origin
 NOWHERE_ELSE = frozenset((Kind.INVALID, Kind.NO_TOKEN))  # kinds of errors that no other replica spares
 BROKEN_KINDS = frozenset((Kind.PROTOCOL, Kind.TOO_LARGE))  # there was an answer, and it cannot be read
 NOT_ANSWERED = (502, 503, 504)  # a proxy finds no server, or the server takes no calls: no tool has run
@@ -303,7 +302,7 @@ class HttpExchange:
         try:
             reply = await self._ask(replica.target, timeout_s)
         except TransportError as exc:
-            where = "" if exc.kind in SAYS_WHERE else f" ({url})"
+            where = "" if exc.kind in NAMES_ORIGIN else f" ({url})"
             raise _unavailable(exc, where) from exc
         answered = f"{url} answered {_shown(reply)}"
         if not 200 <= reply.status < 300:

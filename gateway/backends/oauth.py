@@ -19,7 +19,7 @@ from urllib.parse import quote_plus, urlencode
 import msgspec
 from msgspec import Struct, field
 
-from gateway.backends.server import USER_AGENT, path_and_query
+from gateway.backends.server import NAMES_ORIGIN, USER_AGENT, path_and_query
 from gateway.dialects.replies import retry_after_s
 from gateway.errors import RETRY_AFTER_S
 from gateway.settings.backends import ClientCredentialsSettings
@@ -28,7 +28,7 @@ from gateway.wire import Headers
 
 log = logging.getLogger("gateway.backends")
 
-FETCH_S = 10.0  # for one request, with connecting
+FETCH_S = 8.0  # for one request, with connecting: `check` waits 10 s for a list, and is to say what that waits for
 MAX_BYTES = 64 * 1024  # tokens have some KiB
 EARLY_S = 60.0  # before its end a token is renewed, or after half of its life if that is shorter
 ASSUMED_S = 300.0  # the life of a token that does not say (RFC 6749, section 5.1, recommends that it does)
@@ -150,12 +150,13 @@ class ClientCredentials:
 
     def _note_failure(self, exc: Exception) -> None:
         """Logs why there is no token, once for as long as that is why; waits with the next attempt as it was asked."""
+        reason = str(exc) or "no answer in time"
         if isinstance(exc, _RefusedError):
-            reason = str(exc)
             self._ask_at = max(self._ask_at, self._clock() + min(exc.retry_after_s, LONGEST_PAUSE_S))
         else:
-            reason = f"the authorization server is unavailable: {str(exc) or 'no answer in time'}"
-        reason += f" ({self._pool.origin})"
+            reason = f"the authorization server is unavailable: {reason}"
+        if not isinstance(exc, TransportError) or exc.kind not in NAMES_ORIGIN:
+            reason += f" ({self._pool.origin})"
         if reason != self._failure:
             log.warning("no token for a tool server", extra={"backend": self._backend, "reason": reason})
         self._failure = reason

@@ -18,6 +18,7 @@ from gateway.transport import Kind, Limits, Origin, Pool, TransportError
 USER_AGENT = (b"user-agent", b"toolgate/" + __version__.encode())
 
 GATEWAY_KINDS = frozenset((Kind.BUSY, Kind.INVALID, Kind.NO_TOKEN))  # kinds of errors that no tool server causes
+NAMES_ORIGIN = frozenset((Kind.CONNECT, Kind.TLS, Kind.NO_TOKEN))  # kinds of errors whose messages do
 NEARLY = 0.9  # of the time a tool server is to have; the rest goes by on our side
 SPARE_CONNECTIONS = 16  # beside calls: an event stream, lists, challenges, notices, tokens, results that are looked for
 

@@ -161,6 +161,13 @@ async def test_mcp_77_an_issuer_that_refuses_is_bounded_and_not_quoted(
     assert "s3cret" not in json.dumps([one.__dict__ for one in caplog.records], default=str)
 
 
+async def test_an_authorization_server_that_cannot_be_reached_is_named_once() -> None:
+    async with client(issuing(token("one")), token_url="http://127.0.0.1:1/token") as (credentials, _, _):
+        with pytest.raises(TransportError) as caught:
+            await credentials.ready(5)
+    assert str(caught.value).count("http://127.0.0.1:1") == 1
+
+
 async def test_mcp_77_calls_and_lists_carry_the_token_and_a_call_is_sent_again_after_a_401() -> None:
     async def tools(peer: Peer) -> None:
         while True:
