@@ -8,9 +8,8 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import NamedTuple
 
-from gateway.backends.exchange import SAYS_WHERE
 from gateway.backends.openapi_documents import ACCEPT
-from gateway.backends.server import USER_AGENT, client_context, path_and_query
+from gateway.backends.server import NAMES_ORIGIN, USER_AGENT, client_context, path_and_query
 from gateway.cli.output import FAILED, USAGE, CommandError
 from gateway.openapi.document import MAX_BYTES
 from gateway.settings import TlsSettings
@@ -60,7 +59,7 @@ async def _look(pool: Pool, headers: Headers, url: str) -> Look:
     except TransportError as exc:
         if exc.sent:  # whether it speaks a protocol may show all the same
             return Look(0)
-        where = "" if exc.kind in SAYS_WHERE else f"{url}: "
+        where = "" if exc.kind in NAMES_ORIGIN else f"{url}: "
         raise CommandError(FAILED, f"{where}{exc}") from exc
     if isinstance(reply, Reply):
         return Look(reply.status, reply.body, (reply.header(b"location") or b"").decode("latin-1"))
