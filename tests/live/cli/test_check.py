@@ -217,7 +217,8 @@ def test_live_fails_when_redis_is_down(tmp_path: Path, redis_server: RedisServer
     done = entered("check", write(tmp_path, STATE % redis_server.port), "--live", "--json")
     found = json.loads(done.stdout)
     assert (done.returncode, found["state"]["up"], found["warnings"]) == (1, False, [])
-    assert str(redis_server.port) in found["state"]["cause"]
+    assert str(redis_server.port) in found["state"]["kept_in"]
+    assert found["state"]["cause"].startswith("nothing listens there;")
     assert PASSWORD not in done.stdout + done.stderr
 
 
