@@ -40,11 +40,11 @@ class _Form(NamedTuple):
 
 
 FORMS = (
-    _Form("rfc", "the RFC", "RfcCall", "RfcResult", "RfcTools"),
+    _Form("rfc", "the OTC RFC", "RfcCall", "RfcResult", "RfcTools"),
     _Form("otc", "OTC 1.0", "OtcCall", "EnvelopedResult", "OtcTools"),
     _Form("oxp", "OXP 1.0, flat", "Call", "Result", "OxpTools"),
     _Form("oxp-env", "OXP 1.0, enveloped", "OxpEnvelopedCall", "EnvelopedResult", "OxpEnvelopedTools"),
-    _Form("lc", "the LangChain family", "LcCall", "LcResult", "LcTools"),
+    _Form("lc", "the LangChain form", "LcCall", "LcResult", "LcTools"),
 )
 BY_TOKEN, BY_KEY = ("bearer",), ("oxp_key", "otc_key")
 CREDENTIALS: JsonObject = {
@@ -170,7 +170,7 @@ def _listing(name: str, spoken: str, forms: tuple[_Form, ...]) -> JsonObject:
         "304": _answer("The catalogue is the one the caller already has.", fields),
     }
     parameters = [*_version_parameter(forms), _parameter("If-None-Match", "header", TEXT)]
-    summary = f"The tools the caller may use, {spoken}"
+    summary = f"The tools that the caller may use, {spoken}"
     return _operation(name, summary, responses, 401, 404, 413, 429, 503, parameters=parameters)
 
 
@@ -193,13 +193,13 @@ def _ended(description: str, forms: tuple[_Form, ...] = FORMS) -> JsonObject:
 
 
 def _looking() -> JsonObject:
-    summary = "The result of a call of the caller's, in the dialect of that call"
+    summary = "The result of one of the caller's calls, in the dialect of that call"
     responses = {"200": _ended("It is over: what any repetition of it gets."), "202": _ended("It still runs.")}
     return _operation("look_at_call", summary, responses, 401, 404, 429, parameters=[KEPT])
 
 
 def _cancelling() -> JsonObject:
-    summary = "Cancels a call of the caller's, and tells the tool server if that can be told"
+    summary = "Cancels one of the caller's calls, and tells its tool server where the protocol allows that"
     responses = {"202": _ended("It is over, if it was not before. The tool may have run.")}
     return _operation("cancel_call", summary, responses, 401, 404, 429, parameters=[KEPT])
 

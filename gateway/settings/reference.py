@@ -36,19 +36,19 @@ routes:
   - {tools: "Calculator.*", backend: office}
 ```
 
-If something is wrong in it, Toolgate reports all problems at once, as `file:line:col: path: what is wrong`. Unknown keys
-are errors. [`config/gateway.yaml`](../config/gateway.yaml) is an example with every key, and
+If something is wrong in it, Toolgate reports all problems at once, as `file:line:col: path: what is wrong`. Unknown
+keys are errors. [`config/gateway.yaml`](../config/gateway.yaml) is an example with every key, and
 [`config/gateway.schema.json`](../config/gateway.schema.json) lets an editor complete them.
 
 - **Durations** are whole numbers with a unit: `500ms`, `30s`, `5m`, `1h`, `1d`.
 - **Sizes** are bytes, or whole numbers with a unit: `512`, `64KiB`, `1MiB`, `1GiB`.
-- **Values from elsewhere.** `${env:NAME}` stands for an environment variable, `${file:/path}` for the content of a file.
-  A relative path starts at the folder of the configuration. A newline at the end of the content is dropped. To write a
-  dollar sign, write `$$`.
+- **Values from elsewhere.** `${env:NAME}` stands for an environment variable, `${file:/path}` for the content of a
+  file. A relative path starts at the folder of the configuration. A newline at the end of the content is dropped. To
+  write a dollar sign, write `$$`.
 - **Reading it again.** On SIGHUP the gateway reads the file again, with all files that it names. With
   `reload.watch: true` it also does so after a change. Changes of `state`, and of `host`, `port`, `workers` and `admin`
   of `server`, take effect at the next start.
-- **Defaults.** In the tables, *none* means that a key has no default value. Its meaning says what applies without it."""
+- **Defaults.** In the tables, *none* means that a key has no default value. The meaning says what applies without it."""
 
 BACKENDS = "backends.<name>."
 EVERY_BACKEND = "Keys of every backend. You choose `<name>`: letters, digits, `-` and `_`."
@@ -83,7 +83,7 @@ def json_schema(root: type[BaseModel]) -> Schema:
 
 def markdown(schema: Schema) -> str:
     """The whole page, of a schema as `json_schema` makes it."""
-    tables = _Page(schema["$defs"]).tables("The file", "The keys at the top of the file.", schema, schema["properties"], "")
+    tables = _Page(schema["$defs"]).tables("The file", "The keys at its top.", schema, schema["properties"], "")
     return "\n\n".join([PREFACE, *tables]) + "\n"
 
 
@@ -134,7 +134,7 @@ class _Page:
             case {"oneOf": sections} if path not in self._done:
                 self._done.add(path)
                 keys = dict(self._only_key(section["$ref"]) for section in sections)
-                yield from self.tables(f"`{path}`", "This section has exactly one of these keys.", {}, keys, path.partition("`")[0])
+                yield from self.tables(f"`{path}`", "Exactly one of these keys.", {}, keys, path.partition("`")[0])
             case {"anyOf": options}:
                 for option in options:
                     yield from self._sections(option, path)
