@@ -48,7 +48,7 @@ keys are errors. [`config/gateway.yaml`](../config/gateway.yaml) is an example w
 - **Reading it again.** On SIGHUP the gateway reads the file again, with all files that it names. With
   `reload.watch: true` it also does so after a change. Changes of `state`, and of `host`, `port`, `workers` and `admin`
   of `server`, take effect at the next start.
-- **Defaults.** In the tables, *none* means that a key has no default value. The meaning says what applies without it."""
+- **Defaults.** In the tables, *none* means that a key has no default value. The meaning says what applies then."""
 
 BACKENDS = "backends.<name>."
 EVERY_BACKEND = "Keys of every backend. You choose `<name>`: letters, digits, `-` and `_`."
