@@ -85,7 +85,7 @@ REFUSALS: Mapping[int, tuple[str, JsonObject]] = {
     415: ("The body is not JSON.", {}),
     422: ("The input does not fit the tool's schema.", CALL_HEADERS),
     429: (
-        "The caller made too many requests, or has too many running or stored calls; or there is no room to store more.",
+        "The caller made too many requests, has too many running or stored calls, or there is no room for more.",
         RETRY_AFTER,
     ),
     431: ("The head is too large.", {}),
@@ -214,7 +214,7 @@ def _cancelling() -> JsonObject:
 def _health(name: str, summary: str) -> JsonObject:
     fields, body = OXP_VERSION | NO_STORE | REQUEST_ID, _json_of("Health")
     responses = {
-        "200": _answer("It does accept calls.", fields, body),
+        "200": _answer("It accepts calls.", fields, body),
         "503": _answer("Not yet, or no longer: the gateway is starting or stopping.", fields, body),
     }
     return _operation(name, summary, responses, security=[])
@@ -257,7 +257,7 @@ def _parameter(name: str, place: str, schema: JsonObject) -> JsonObject:
 
 PREFER: JsonObject = TEXT | {"examples": ["respond-async", "wait=10", "respond-async, wait=2"]}
 KEPT_ID: JsonObject = TEXT | {
-    "description": "The Toolgate-Call-Id of the answer, or the caller's own call_id. The latter works if the call named no "
-    "other user than the credential."
+    "description": "The Toolgate-Call-Id of the answer, or the caller's own call_id. The latter works if the call named no other user "
+    "than the credential."
 }
 KEPT = _parameter("call_id", "path", KEPT_ID)
