@@ -257,7 +257,7 @@ def _parameter(name: str, place: str, schema: JsonObject) -> JsonObject:
 
 PREFER: JsonObject = TEXT | {"examples": ["respond-async", "wait=10", "respond-async, wait=2"]}
 KEPT_ID: JsonObject = TEXT | {
-    "description": "The Toolgate-Call-Id of the answer, or the caller's own call_id. The latter works if the call named no other user "
-    "than the credential."
+    "description": "The Toolgate-Call-Id of the answer, or the caller's own call_id. The latter works if the "
+    "call named no other user than the credential."
 }
 KEPT = _parameter("call_id", "path", KEPT_ID)
