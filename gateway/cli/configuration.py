@@ -99,7 +99,7 @@ def _of_state(config: Config) -> Iterator[str]:
         return
     yield from _of_keys(config)
     if state.insecure:
-        yield "state.insecure lets stored calls travel or be stored unencrypted"
+        yield "state.insecure lets calls be sent to Redis, or stored there, unencrypted"
 
 
 def _of_backends(config: Config) -> Iterator[str]:

@@ -122,7 +122,7 @@ routes: [{{tools: "*", backend: far, validate_output: "off"}}]
             "warning: server.cors.origins lets the pages of every site call; list the origins that you mean",
             "warning: state.keys is not set: only this process can read what it stores in Redis, and only until it "
             "restarts; a call that is repeated after that runs again",
-            "warning: state.insecure lets stored calls travel or be stored unencrypted",
+            "warning: state.insecure lets calls be sent to Redis, or stored there, unencrypted",
             "warning: backends.far.auth: the credential is sent unencrypted to tools.example:81; use https",
             "warning: route 1 (* of far): validate_output is off: results are not checked",
         ],
