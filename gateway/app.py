@@ -151,6 +151,7 @@ class Gateway:
                 lists=self._lists,
                 on_change=partial(self._refresh, name),
                 pending_s=self._pending_s,
+                count_dropped=partial(self.metrics.notice_dropped, name),
             )
             backends[name] = parts.ADAPTERS[type(settings)](name, settings, context)
         catalogue = Catalogue(

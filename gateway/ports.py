@@ -209,7 +209,7 @@ class Receiver(Protocol):
         self,
         call_id: str,
         group: str,
-        body: bytes,
+        body: bytes | None,
         content_type: str | None,
         *,
         run: str,
@@ -217,7 +217,10 @@ class Receiver(Protocol):
         decode: Decode,
         failure_patterns: Sequence[re.Pattern[str]],
     ) -> int:
-        """Takes one message for a run of a call, which may have `ended`. Returns the HTTP status to answer with."""
+        """Takes one message for a run of a call, which may have `ended`; `body` is None for one that is too large.
+
+        Returns the HTTP status to answer with.
+        """
         ...
 
 

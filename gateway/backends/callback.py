@@ -51,7 +51,7 @@ class CallbackBackend:
         others = {Origin.parse(url): open_pool(settings, url) for url in settings.allowed_origins}
         self._pools = others | {server.pool.origin: server.pool}
         self._endpoint: tuple[Pool, bytes] | None = None  # where calls go; known once there is a toolset
-        self._notices = Notices(name, server, self._pools, self._credentials)
+        self._notices = Notices(name, server, self._pools, self._credentials, context.count_dropped)
         self.receiver = CallbackReceiver(name, context.outcomes, context.checker, self._notices)
         self._warned: set[int] = set()  # statuses of acknowledgements
 

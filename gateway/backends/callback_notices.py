@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from gateway.backends.credentials import Credentials
 from gateway.backends.server import USER_AGENT, Server, path_and_query
@@ -32,13 +32,24 @@ Notice = tuple[str, Pool, bytes, bytes]  # what it is, where to, its body
 
 
 class Notices:
-    """Notices for one tool server; it may want choices answered at any origin in `pools`."""
+    """Notices for one tool server; it may want choices answered at any origin in `pools`.
 
-    def __init__(self, backend: str, server: Server, pools: Mapping[Origin, Pool], credentials: Credentials) -> None:
+    `count_dropped` is called for each notice that is never sent.
+    """
+
+    def __init__(
+        self,
+        backend: str,
+        server: Server,
+        pools: Mapping[Origin, Pool],
+        credentials: Credentials,
+        count_dropped: Callable[[], None],
+    ) -> None:
         self._backend = backend
         self._server = server
         self._pools = pools
         self._credentials = credentials
+        self._count_dropped = count_dropped
         self._sent: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._waiting: asyncio.Queue[Notice] = asyncio.Queue(MAX_WAITING)
         self._senders: list[asyncio.Task[None]] = []  # kept until the end: a new task costs as much as a notice
@@ -73,17 +84,19 @@ class Notices:
 
     def _queue(self, what: str, pool: Pool, target: bytes, body: bytes) -> None:
         """Queues a message; `what` names it in the log. Drops it when too many wait, or the backend is closed."""
-        if self._is_closed:
-            return
-        if self._waiting.full():
-            if self._has_room:  # once, until the queue is empty: there may be one for each call
-                log.warning("notices are dropped", extra={"backend": self._backend, "notice": what})
-            self._has_room = False
+        if self._is_closed or self._waiting.full():
+            self._drop(what)
             return
         self._has_room = self._has_room or self._waiting.empty()
         self._waiting.put_nowait((what, pool, target, body))
         if not self._senders:
             self._senders = [asyncio.create_task(self._send_all()) for _ in range(SENDERS)]
+
+    def _drop(self, what: str) -> None:
+        self._count_dropped()
+        if self._has_room:  # once, until the queue is empty: there may be one for each call
+            log.warning("notices are dropped", extra={"backend": self._backend, "notice": what})
+        self._has_room = False
 
     async def _send_all(self) -> None:
         while True:
@@ -108,6 +121,8 @@ class Notices:
             async with asyncio.timeout(CLOSE_WITHIN_S):
                 await self._waiting.join()
         self._is_closed = True
+        while not self._waiting.empty():
+            self._drop(self._waiting.get_nowait()[0])
         for sender in self._senders:
             sender.cancel()
         await asyncio.gather(*self._senders, return_exceptions=True)

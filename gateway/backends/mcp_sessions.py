@@ -169,6 +169,8 @@ class McpSessions:
                 agreed, announces = await self._initialize(server, principal)
         except TransportError as exc:
             self.forget_era(server)  # another server may answer there now
+            if not exc.sent:
+                raise
             raise TransportError(exc.kind, str(exc), sent=False) from exc  # no tool was called
         except TimeoutError as exc:
             raise TransportError(Kind.TIMEOUT, "The handshake took too long.", sent=False) from exc

@@ -17,7 +17,8 @@ from gateway.backends.credentials import credentials_of
 from gateway.backends.server import USER_AGENT, Server
 from gateway.dialects.fields import JSON_TYPE
 from gateway.dialects.rcrt import MAX_DEPTH, OWN_TAG, REQUEST_SCHEMAS, Crumb, decode_crumb
-from gateway.errors import GatewayError, unavailable
+from gateway.dialects.replies import retry_after_s
+from gateway.errors import RETRY_AFTER_S, GatewayError, unavailable
 from gateway.model import Json, JsonObject
 from gateway.offload import Checker, OffloadError
 from gateway.settings import RcrtBackendSettings
@@ -28,6 +29,7 @@ ROLES = ["emitter", "subscriber"]  # to create and to listen; reading takes none
 TOKEN_LIFE_S = 3600.0  # what we ask for, the server's own default
 TOKEN_USED = 0.8  # of its life; the rest is room for a server that cannot be reached for a while
 NO_TOKEN_S = 60.0  # how long a server that issues none is not asked again
+UNISSUED = (404, 503)  # of a server without tokens, or without a key to sign them; or of a proxy in front of it
 BETWEEN_TOKENS_S = 1.0  # a token refused sooner than that will not be followed by a better one
 TOKEN_TIMEOUT_S = 5.0  # calls wait for it
 MAX_TOKEN_BYTES = 64 * 1024
@@ -66,9 +68,10 @@ class Timings:
 class AnswerError(Exception):
     """An answer that is not the 200 that was hoped for; the text is for our log."""
 
-    def __init__(self, status: int, reason: str) -> None:
+    def __init__(self, status: int, reason: str, retry_after_s: float | None = None) -> None:
         super().__init__(f"status {status}: {reason}")
         self.status = status
+        self.retry_after_s = retry_after_s
 
 
 class BrokenAnswerError(AnswerError):
@@ -101,6 +104,7 @@ class Tokens:
         self._clock = clock
         self._wall_clock = wall_clock
         self._headers = credentials_of(settings)("anonymous")
+        self._unissued: AnswerError | None = None  # the answer of a server that issued none
         begin = -inf if settings.auth is None else inf  # the token of the settings is never renewed
         self._asked_at = self._renew_at = self._ends_at = begin
         self._asking = asyncio.Lock()
@@ -123,6 +127,15 @@ class Tokens:
         self._renew_at = self._ends_at = -inf
         return True
 
+    def check_issued(self, headers: Headers) -> None:
+        """Raises BACKEND_UNAVAILABLE if these headers, which were answered with 401, lack a token for want of one."""
+        if not headers and self._unissued is not None:
+            raise self._no_token(self._unissued)
+
+    def _no_token(self, why: TransportError | AnswerError) -> GatewayError:
+        retry_after_s = why.retry_after_s if isinstance(why, AnswerError) else None
+        return unavailable(f"no token from {self._server.url}/auth/token: {why}", retry_after_s or RETRY_AFTER_S)
+
     async def _renew(self) -> None:
         """Asks for a token. One that is still good goes on being used when there is no answer."""
         now = self._clock()
@@ -138,24 +151,27 @@ class Tokens:
             self._keep(reply, now)
         except (TransportError, AnswerError) as exc:
             if now >= self._ends_at:
-                raise unavailable(f"no token from {self._server.url}/auth/token: {exc}") from exc
+                raise self._no_token(exc) from exc
             self._renew_at = now + BETWEEN_TOKENS_S
         self._asked_at = now
 
     def _keep(self, reply: Reply, now: float) -> None:
-        if reply.status in (404, 503):
+        """Takes the token in an answer. Raises AnswerError if there is none and there should be."""
+        refusal = AnswerError(reply.status, reason(reply), retry_after_s(reply))
+        if reply.status in UNISSUED and now >= self._ends_at:
+            self._unissued = refusal
             self._headers, self._renew_at, self._ends_at = (), now + NO_TOKEN_S, now + NO_TOKEN_S
             return
         document = decode(reply) if reply.status == 200 else None
         if not isinstance(document, dict):
-            raise AnswerError(reply.status, reason(reply))
+            raise refusal
         token, ends = document.get("token"), document.get("exp")
         if not isinstance(token, str) or not token.isascii() or not token.isprintable():
             raise BrokenAnswerError(reply.status, "no token in it")
         life_s = TOKEN_LIFE_S
         if isinstance(ends, int | float):  # by the server's clock, which may differ from ours
             life_s = min(max(ends - self._wall_clock(), 2 * BETWEEN_TOKENS_S), TOKEN_LIFE_S)
-        self._headers = ((b"authorization", b"Bearer " + token.encode()),)
+        self._headers, self._unissued = ((b"authorization", b"Bearer " + token.encode()),), None
         self._renew_at, self._ends_at = now + TOKEN_USED * life_s, now + life_s
 
 
@@ -261,6 +277,8 @@ class RcrtClient:
             )
             if reply.status != 401 or not self.tokens.reject(credentials):
                 break
+        if reply.status == 401:
+            self.tokens.check_issued(credentials)
         if reply.status != 200:
             # What a database says about a breadcrumb it refuses may quote it, arguments and all.
             quotable = not body or reply.status in (401, 403)

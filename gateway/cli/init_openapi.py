@@ -24,7 +24,7 @@ from gateway.model import Rejected
 from gateway.openapi.curation import ALL, chosen
 from gateway.openapi.document import Document, DocumentError, read_document
 from gateway.openapi.errors import OperationError
-from gateway.openapi.operations import outlines
+from gateway.openapi.operations import partial_operations
 from gateway.openapi.terms import Terms
 from gateway.openapi.tools import decoder, read_operations
 from gateway.settings.openapi import OpenApiBackendSettings
@@ -185,10 +185,10 @@ def _listed(terms: Terms, text: bytes) -> Listed:
 def _credentials(name: str, document: Document, terms: Terms) -> dict[str, Credential]:
     """What operations that are chosen ask for, by security scheme: of alternatives the first that can be given."""
     found: dict[str, Credential] = {}
-    for outline in outlines(document):
-        if isinstance(outline, Rejected) or chosen(outline.operation, terms) is not None:
+    for partial in partial_operations(document):
+        if isinstance(partial, Rejected) or chosen(partial.operation, terms) is not None:
             continue
-        alternatives = outline.node.get("security", document.root.get("security"))
+        alternatives = partial.node.get("security", document.root.get("security"))
         if not isinstance(alternatives, list) or {} in alternatives:  # it can be called without a credential
             continue
         for alternative in alternatives:

@@ -76,6 +76,9 @@ RATE_LIMITED = Family("toolgate_rate_limited_total", "Requests that a rate limit
 CALLBACKS = Family(
     "toolgate_callbacks_total", "Callbacks of tool servers by how they were answered.", ("backend", "outcome")
 )
+DROPPED_NOTICES = Family(
+    "toolgate_dropped_notices_total", "Notices to callback tool servers that were never sent.", BACKEND
+)
 RELOADS = Family("toolgate_config_reloads_total", "Reloads of the configuration.", ("outcome",))
 LAST_RELOAD = Family(
     "toolgate_config_last_reload_successful",

@@ -10,6 +10,7 @@ from msgspec import Struct
 from gateway.metrics.families import (
     AUTH_FAILURES,
     CALLBACKS,
+    DROPPED_NOTICES,
     LAST_RELOAD,
     OTHER,
     OVERHEAD,
@@ -34,7 +35,7 @@ OPERATIONS = frozenset({
     "handshake",
 })  # fmt: skip
 OUTCOMES = frozenset({"ok", "tool_error", "invalid", "refused", "timeout", "unknown"})
-CALLBACK_OUTCOMES = {200: "taken", 400: "refused", 404: "unknown", 413: "too_large", 503: "no_room"}
+CALLBACK_OUTCOMES = {200: "taken", 400: "refused", 404: "unknown", 413: "too_large", 415: "compressed", 503: "no_room"}
 # All that this gateway answers with; another status would be counted by its class.
 SENT = (200, 202, 204, 304, 400, 401, 403, 404, 405, 408, 413, 414, 415, 422, 429, 431, 499, 500, 501, 503, 505)
 STATUSES = {0: NONE} | {status: str(status) for status in SENT}
@@ -116,6 +117,10 @@ class Metrics:
     def callback(self, backend: str | None, status: int) -> None:
         """Counts a callback of a tool server, by the status it was answered with."""
         self._add(CALLBACKS, self._backend(backend), CALLBACK_OUTCOMES.get(status, OTHER))
+
+    def notice_dropped(self, backend: str) -> None:
+        """Counts a notice to a callback tool server that is never sent."""
+        self._add(DROPPED_NOTICES, self._backend(backend))
 
     def reload(self, outcome: str) -> None:
         """Counts a reload of the configuration: `ok` or `failed`."""

@@ -131,11 +131,27 @@ async def test_without_a_token_nothing_is_sent(answer: bytes) -> None:
     assert set(paths(server)) == {"/auth/token"}
 
 
-async def test_a_good_token_is_used_on_while_no_new_one_is_to_be_had() -> None:
+async def test_a_401_for_want_of_a_token_is_told_as_that() -> None:
+    """Spec: 503 where the server has no key to sign with; but a proxy says it of any server."""
+    unissued = reply(503, b"starting", "text/plain", retry_after="7")
+    known = {"/auth/token": unissued, "/events/stream": UNAUTHORIZED}
+    async with facing(at_paths(known, UNAUTHORIZED)) as (client, server, clock):
+        with pytest.raises(GatewayError) as caught:
+            await create(client)
+        refused = caught.value
+        assert (refused.code, refused.retry_after_s) == (ErrorCode.BACKEND_UNAVAILABLE, 7)
+        assert refused.detail == f"no token from {server.url}/auth/token: status 503: starting"
+        known |= {"/auth/token": token(1), "/breadcrumbs": CREATED}
+        clock.now += 2
+        assert await create(client) == "1d0b"
+
+
+@pytest.mark.parametrize("status", [500, 503])
+async def test_a_good_token_is_used_on_while_no_new_one_is_to_be_had(status: int) -> None:
     known = {"/auth/token": token(1), "/breadcrumbs": CREATED}
     async with facing(at_paths(known, UNAUTHORIZED)) as (client, server, clock):
         await create(client)
-        known["/auth/token"] = reply(500, b"", "text/plain")
+        known["/auth/token"] = reply(status, b"", "text/plain")
         clock.now += 0.9 * 3600
         assert await create(client) == "1d0b"
         clock.now += 0.2 * 3600
