@@ -175,7 +175,7 @@ def too_many_replicas(urls: Sequence[str | None]) -> Iterator[tuple[int, str]]:
 
 
 class ReplicatedBackendSettings(BackendSettings):
-    """A tool server that answers each call in the same HTTP exchange, of which there may be several."""
+    """A tool server of which there may be several replicas."""
 
     url: BaseUrl | None = setting(
         None, "The URL of the tool server. A path in it is put before every path of the protocol."
@@ -266,7 +266,7 @@ class McpBackendSettings(ReplicatedBackendSettings):
 
 
 class SingleBackendSettings(BackendSettings):
-    """A tool server whose calls outlive their exchange: replicas, if it has any, are its own business."""
+    """A tool server at one URL: replicas, if it has any, are its own business."""
 
     url: BaseUrl = setting(..., "The URL of the tool server. A path in it is put before every path of the protocol.")
 
@@ -275,7 +275,7 @@ class SingleBackendSettings(BackendSettings):
         return (self.url,)
 
 
-class CallbackBackendSettings(SingleBackendSettings):
+class CallbackBackendSettings(ReplicatedBackendSettings):
     """A tool server that accepts a call at once and sends the result later to a URL of the gateway."""
 
     protocol: Choice[Literal["callback"]] = setting(..., "Callbacks, as in RAP (Reactive Agent Protocol).")
@@ -288,7 +288,7 @@ class CallbackBackendSettings(SingleBackendSettings):
     )
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        yield from BackendSettings.problems(self)
+        yield from ReplicatedBackendSettings.problems(self)
         if "toolkit" in self.model_fields_set:
             yield "toolkit", "has no effect; the tool server names its toolset itself"
 

@@ -76,8 +76,10 @@ class ServerSettings(Section):
     max_head_bytes: Annotated[int, Size("1KiB", "1MiB")] = setting(
         "32KiB", "The largest size of a request line with its headers."
     )
-    max_connections: Annotated[int, Integer(1, 1_000_000)] = setting(
-        10000, "How many connections of callers may be open."
+    max_connections: Annotated[int, Integer(1, 1_000_000)] | None = setting(
+        None,
+        "How many connections of callers may be open in each process. By default, 10000, or as many as open files "
+        "allow.",
     )
     head_timeout_s: Annotated[float, Duration("100ms", "10m")] = setting(
         "10s", "How long receiving the request line and headers may take."
