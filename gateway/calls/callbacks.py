@@ -92,6 +92,7 @@ class Callbacks:
         if opened is None:
             return 404
         key, run = opened
+        request.toolgate_call_id = PREFIX + key
         if request.head.headers.get(b"content-encoding", IDENTITY).lower() != IDENTITY:
             return await self._refuse_compressed(request, key)
         try:

@@ -13,9 +13,9 @@ from msgspec import Raw, Struct
 from gateway.errors import ErrorCode, FailureCode, GatewayError
 from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
 from gateway.model import Decode, Json, JsonObject, ToolFailure, ToolResult
-from gateway.state.port import AWAITING_USER, UNKNOWN, Conflict, Expired, Full, Quota, Record
+from gateway.state.port import AWAITING_USER, CALL_ID_PREFIX, UNKNOWN, Conflict, Expired, Full, Quota, Record
 
-PREFIX = "tg-"
+PREFIX = CALL_ID_PREFIX
 MISSING = "missing_requirements"  # a member of the error of a failure that was a refusal
 RETRY_AFTER_MS = 1000  # of a call that still runs; to join it costs next to nothing
 STATE_RETRY_S = 1.0

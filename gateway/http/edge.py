@@ -175,7 +175,7 @@ class Edge:
             if not is_own or served is None or status in BODILESS or not served.answer(status, fields, reply.body):
                 await _send(status, fields, reply.body, send)
         except (CallerLeft, CancelledError) as left:
-            status = answered_status(scope, status)
+            status = answered_status(scope, request, status)
             if isinstance(left, CancelledError):
                 raise
         except Exception:
@@ -220,7 +220,7 @@ class Edge:
         try:
             return await self._rest(scope, receive, watch)
         finally:
-            status, duration_s = answered_status(scope, status), perf_counter() - started
+            status, duration_s = answered_status(scope, request, status), perf_counter() - started
             operation, path = route_of(head.method, head.path)
             if path in PROBES and not 400 <= status < 500:  # a refusal is worth a line, and so is a caller who left
                 self._observer.probed(operation, status, duration_s)

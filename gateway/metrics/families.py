@@ -134,6 +134,7 @@ ISSUER_UP = Family(
 ISSUER_AGE = Family(
     "toolgate_issuer_keys_age_seconds", "Age of the keys of an issuer in use.", ("issuer",), "gauge", merge="max"
 )
+STATE_LOSSES = Family("toolgate_state_losses_total", "Times that Redis was found without what was remembered there.")
 STATE_UP = Family("toolgate_state_up", "Whether calls can be remembered.", (), "gauge", merge="min")
 BODY_MEMORY = Family(
     "toolgate_body_memory_bytes",

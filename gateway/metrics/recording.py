@@ -20,6 +20,7 @@ from gateway.metrics.families import (
     REQUEST_DURATION,
     REQUEST_S,
     REQUESTS,
+    STATE_LOSSES,
     TOOL_CALLS,
     TOOL_DURATION,
     TOOL_S,
@@ -66,6 +67,7 @@ class Metrics:
         self._max_tools = max_tools
         self._gauges = gauges
         self._overhead = self.store.row(OVERHEAD, ())
+        self._losses = self.store.row(STATE_LOSSES, ())  # from the start, so that the first is seen as an increase
         # Rows bound at the first use. Their keys are values that labels may have, never a caller's word.
         self._requests: dict[tuple[str | None, str, int], tuple[Row, Row]] = {}
         self._calls: dict[tuple[str, str, str], tuple[Row, Row]] = {}
@@ -117,6 +119,10 @@ class Metrics:
     def callback(self, backend: str | None, status: int) -> None:
         """Counts a callback of a tool server, by the status it was answered with."""
         self._add(CALLBACKS, self._backend(backend), CALLBACK_OUTCOMES.get(status, OTHER))
+
+    def state_lost(self) -> None:
+        """Counts that the state has lost what was remembered."""
+        self._losses[0] += 1.0
 
     def notice_dropped(self, backend: str) -> None:
         """Counts a notice to a callback tool server that is never sent."""
