@@ -143,11 +143,11 @@ $(INTEROP)/%/.installed: tests/bench/requirements/%.txt
 	$(@D)/bin/python -m pip install $(PIP_QUIET) --requirement $<
 	@touch $@
 
-# The newest versions that fit each other, of all that any environment needs; hatchling builds the distributions, and
+# The newest versions that fit each other, of all that any environment needs; hatchling and its hook build the distributions, and
 # before Python 3.11.3 (Debian 12 has 3.11.2) redis asks for async-timeout.
 constraints:
 	$(PYTHON) -m venv --clear $(INTEROP)/constraints
-	$(INTEROP)/constraints/bin/python -m pip install $(PIP_QUIET) --editable '.[dev]' hatchling async-timeout \
+	$(INTEROP)/constraints/bin/python -m pip install $(PIP_QUIET) --editable '.[dev]' hatchling hatch-fancy-pypi-readme async-timeout \
 		$(addprefix --requirement ,tests/deploy/requirements.txt tests/interop/mcp/requirements.txt $(wildcard tests/requirements/*.txt tests/interop/requirements/*.txt))
 	(head -n 1 constraints.txt; $(INTEROP)/constraints/bin/python -m pip freeze --exclude-editable) > $@.new
 	mv $@.new constraints.txt

@@ -1,3 +1,3 @@
-"""Toolgate: a multi-protocol gateway for AI tools: OTC and OXP in front; OTC, OXP, RAP and RCRT tool servers behind."""
+"""Toolgate: a gateway between AI agents and their tools."""
 
 __version__ = "0.1.0"

@@ -127,6 +127,7 @@ class Gateway:
         self._consent_states = TimedSealer(Sealer(keys, "mcp consents"), lifetime_s, time.time)
         self._listeners = Listeners(lambda: self.catalogue.router)
         self.state.on_news(partial(self._refresh, is_news=False))
+        self.state.on_lost(self.metrics.state_lost)
         self._digits = random_digits()
         self._drainer = BackendDrainer(self.state, self.backends, self._receivers, pending_s=self._pending_s)
         self._setup = self._set_up(config, None)
@@ -151,6 +152,7 @@ class Gateway:
                 lists=self._lists,
                 on_change=partial(self._refresh, name),
                 pending_s=self._pending_s,
+                count_dropped=partial(self.metrics.notice_dropped, name),
             )
             backends[name] = parts.ADAPTERS[type(settings)](name, settings, context)
         catalogue = Catalogue(

@@ -9,7 +9,7 @@ from gateway.errors import ErrorCode, GatewayError
 from gateway.ports import Caller
 from gateway.request import Request
 from gateway.responses import ResponseBuilder
-from gateway.surfaces import FollowUp, OpenedCancel, OpenedLook, OpenedReturn, OpenedWithdrawal
+from gateway.surfaces import FollowUp, OpenedCancel, OpenedConsent, OpenedLook, OpenedReturn, OpenedWithdrawal
 from gateway.wire import WireReply
 
 MAX_REJOIN_S = 600.0  # a caller that comes back for an answer may come again
@@ -21,6 +21,8 @@ async def answer_follow_up(
     opened: FollowUp, caller: Caller, request: Request, calls: EarlierCalls, responses: ResponseBuilder
 ) -> WireReply:
     """Answers one of them. Raises NOT_FOUND, BACKEND_UNAVAILABLE, or that a call is lost."""
+    if isinstance(opened, OpenedLook | OpenedCancel | OpenedConsent):
+        request.call_id = opened.call_id
     if isinstance(opened, OpenedLook):
         view = found(await calls.look(opened.call_id, caller))
         return await responses.status(view, request, opened.encoder)

@@ -106,3 +106,14 @@ def is_deeper_than(value: Json, limit: int) -> bool:
             if isinstance(child, CONTAINERS)
         ]
     return bool(level)
+
+
+def split_pointer(pointer: str) -> list[str]:
+    """The names in a JSON Pointer (RFC 6901): `/paths/~1a` has `paths` and `/a`; the empty one has none."""
+    names = pointer.split("/")[1:]
+    return [name.replace("~1", "/").replace("~0", "~") for name in names] if "~" in pointer else names
+
+
+def escaped_name(name: str) -> str:
+    """A name as a JSON Pointer has it."""
+    return name.replace("~", "~0").replace("/", "~1")

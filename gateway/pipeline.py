@@ -16,7 +16,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from gateway.batches import answer_batch
-from gateway.calls.executor import CallRequest, within
+from gateway.calls.execution import CallRequest, with_preferred_timeout
 from gateway.calls.preference import NO_PREFERENCE, Preference, preferred
 from gateway.calls.registry import Calls
 from gateway.calls.status import BROKEN, PREFIX, CallView
@@ -169,6 +169,7 @@ class Pipeline:
         """Answers with the status of a kept call, in that call's dialect. `delivers`: the reply holds the result."""
         try:
             caller = await self._identify_and_spend("poll", request)
+            request.call_id = call_id
             view = await self._calls.earlier.look(call_id, caller, delivers=delivers)
             return await self._answer_with_view(view, request, accepted=view is not None and view.status is None)
         except Exception as exc:
@@ -178,6 +179,7 @@ class Pipeline:
         """Cancels a kept call unless it is over, and answers with its status."""
         try:
             caller = await self._identify_and_spend("poll", request)
+            request.call_id = call_id
             return await self._answer_with_view(
                 await self._calls.earlier.cancel(call_id, caller), request, accepted=True
             )
@@ -213,7 +215,7 @@ class Pipeline:
         opened = request.surface.open(request.head, document, caller)
         request.encoder = opened.encoder
         if type(opened) is OpenedCall:
-            router, ref = self._catalogue.router, opened.call.ref
+            router, ref, request.call_id = self._catalogue.router, opened.call.ref, opened.call.call_id
             try:
                 request.tool = router.resolve(ref, caller, self._strict or opened.hides_tools)
             except GatewayError:
@@ -292,7 +294,7 @@ class Pipeline:
             applied = preference.applied(accepted=False, at_most_s=invocation.timeout_s)
             if applied is not None:
                 invocation = replace(invocation, timeout_s=preference.wait_s)
-        request.outcome = "unknown"  # for the log, should the caller disconnect now
+        request.outcome, request.toolgate_call_id = "unknown", call_id  # for the log, should the caller disconnect now
         started_at = monotonic()
         try:
             try:
@@ -329,7 +331,7 @@ class Pipeline:
         if call.ref.by_name:  # else a call under one id would conflict with itself where its tool is named otherwise
             call = replace(call, ref=request.tool.named(call.ref))
         if call.call_id is None and terms.request_key is not None and not request.tool.backend.deferred:
-            invocation = within(invocation, preference)
+            invocation = with_preferred_timeout(invocation, preference)
         call_request = CallRequest(
             call=call,
             tool=request.tool,

@@ -34,11 +34,13 @@ class ServerRequest(Protocol):
     """A request as our own server has it: what it offers beyond ASGI.
 
     `fields` are the headers by lower-case name, the last of each. `answered` is the status that the server has answered
-    with in the application's place, once it has; 0 is none: it was cut off when the server ended.
+    with in the application's place, once it has; 0 is none: it was cut off when the server ended. `reason` is a word
+    for why it has.
     """
 
     fields: Mapping[bytes, bytes]
     answered: int | None
+    reason: str
     holder: str  # the caller for whom its body is held in memory, once the application knows it
 
     @property
@@ -209,7 +211,7 @@ class Receiver(Protocol):
         self,
         call_id: str,
         group: str,
-        body: bytes,
+        body: bytes | None,
         content_type: str | None,
         *,
         run: str,
@@ -217,7 +219,10 @@ class Receiver(Protocol):
         decode: Decode,
         failure_patterns: Sequence[re.Pattern[str]],
     ) -> int:
-        """Takes one message for a run of a call, which may have `ended`. Returns the HTTP status to answer with."""
+        """Takes one message for a run of a call, which may have `ended`; `body` is None for one that is too large.
+
+        Returns the HTTP status to answer with.
+        """
         ...
 
 

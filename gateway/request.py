@@ -51,10 +51,13 @@ class Request(Struct, eq=False):
     joined: bool = False  # nothing was run for it: its call was another's already, or over, or refused
     counts: bool = True  # its outcome is counted as that of a run, or of a refusal; else the run is, when it ends
     refused: GatewayError | None = None
+    reason: str = ""  # a word for why the server has answered in our place
     backend: str = ""  # that a callback is from
     bytes_in: int = 0  # of its body
     parts: tuple[tuple[Request, int], ...] = ()  # the requests that came in this one, with their statuses
     follows_oauth: bool = False  # as in its endpoint, once its head is refused
+    call_id: str | None = None  # that its caller gave its call, or asks about
+    toolgate_call_id: str = ""  # that the answer names its call by
     report: Callable[[Progress], None] | None = None  # takes how far its call has come, where that can be sent
 
 

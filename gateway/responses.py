@@ -88,6 +88,7 @@ class ResponseBuilder:
             assert isinstance(status, GatewayError)
             request.counts = kept.joined  # else the run that was refused is counted, when it ended
             reply = self.run_refusal(status, kept.backend, request)
+        request.toolgate_call_id = kept.id
         call_id = kept.id.encode()
         if kept.remembered:
             location = f"{self._challenges.public_url}{self._path}".encode() + call_id

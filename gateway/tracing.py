@@ -51,6 +51,17 @@ def random_digits() -> Iterator[bytes]:
             yield digits[start : start + 48]
 
 
+def sent_id(headers: Mapping[bytes, bytes]) -> bytes:
+    """The request id that a caller has sent, if it is valid; else empty."""
+    sent = headers.get(REQUEST_ID, b"")
+    return sent if _request_id(sent) else b""
+
+
+def made_id() -> bytes:
+    """A random request id, for one request."""
+    return os.urandom(16).hex().encode()
+
+
 def identify(headers: Mapping[bytes, bytes], digits: Iterator[bytes]) -> Trace:
     """The trace of a request by its headers, in less than a microsecond. Header names are lower case.
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Protocol
 
 from msgspec import Struct
 
 Headers = tuple[tuple[bytes, bytes], ...]
+is_token = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch  # names of headers, methods (RFC 9110, 5.6.2)
 SERVED = "toolgate.served"  # the extension of the scope: a `ports.ServerRequest`
 
 

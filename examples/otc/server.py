@@ -1,4 +1,4 @@
-"""A tool server that speaks OTC (Open Tool Calling) 1.0: requests and results stand in envelopes."""
+"""A tool server that speaks OTC 1.0 (Open Tool Calling): requests and results stand in envelopes."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""A tool server that speaks OXP (Open eXecution Protocol) 1.0: a list of tools, and calls of them."""
+"""A tool server that speaks OXP 1.0 (Open eXecution Protocol): a list of tools, and calls of them."""
 
 import json
 import sys

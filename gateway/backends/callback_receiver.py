@@ -31,6 +31,11 @@ NOT_ALLOWED = ToolResult(
         message="The tool server asked for something that is not allowed here.", code=FailureCode.BROKEN_ANSWER
     )
 )
+TOO_LARGE = ToolResult(
+    failure=ToolFailure(
+        message="The tool has run. Its result is larger than the gateway takes.", code=FailureCode.RESULT_TOO_LARGE
+    )
+)
 UNANSWERED = ToolResult(
     failure=ToolFailure(
         message="The tool server asked for a choice and could not be answered; the tool may have run.",
@@ -53,7 +58,7 @@ class CallbackReceiver:
         self,
         call_id: str,
         group: str,
-        body: bytes,
+        body: bytes | None,
         content_type: str | None,
         *,
         run: str = "",
@@ -63,12 +68,17 @@ class CallbackReceiver:
     ) -> int:
         """Takes what was posted to the callback URL of a run of a call; returns the HTTP status of the answer.
 
-        Tool servers do not repeat what was answered with 4xx, and most repeat nothing at all. A message after a call
-        has `ended` is accepted and dropped, questions to its user too (Tool Result, Security).
+        `body` is None for one that is too large, which ends the call. Tool servers do not repeat what was answered with
+        4xx, and most repeat nothing at all. A message after a call has `ended` is accepted and dropped, questions to
+        its user too (Tool Result, Security).
         """
+        id_ = callback.invocation_id(call_id, run)
+        if body is None:
+            self._log_refusal("it is too large")
+            await self._end(call_id, id_, group, TOO_LARGE)
+            return 413
         if content_type != JSON:
             self._check_type(content_type)
-        id_ = callback.invocation_id(call_id, run)
         if callback.may_take_long(body):
             message = await self._read_apart(body, id_, group, decode, failure_patterns)
             if message is None:
@@ -127,7 +137,7 @@ class CallbackReceiver:
         elif cancels:
             self._notices.cancel(id_, group)
         else:
-            self._notices.close_if_over(group)
+            self._notices.end(id_, group)
 
     def _log_late(self, call_id: str) -> None:
         log.info("a late or repeated message was dropped", extra={"backend": self._backend, "call_id": call_id})

@@ -15,10 +15,10 @@ from gateway import jsontext
 from gateway.admission import DispatchGate, Lease, Replica
 from gateway.backends.challenges import Challenges
 from gateway.backends.credentials import credentials_of
-from gateway.backends.oauth import ClientCredentials
-from gateway.backends.server import USER_AGENT, BackendContext, Server
+from gateway.backends.oauth import ClientCredentials, NoTokenError
+from gateway.backends.server import NAMES_ORIGIN, USER_AGENT, BackendContext, Server
 from gateway.dialects import replies
-from gateway.errors import FailureCode, GatewayError, unavailable
+from gateway.errors import RETRY_AFTER_S, FailureCode, GatewayError, unavailable
 from gateway.model import Invocation, Json, Listing, ToolFailure, ToolResult
 from gateway.offload import OffloadError
 from gateway.ports import CallCodec, Reading
@@ -35,7 +35,7 @@ LIST_TIMEOUT_S = 30.0  # a catalogue is asked for in the background
 NEXT_LIST_S = 5.0  # while another replica is left to be asked; the start waits for the first catalogue
 CHECK_TIMEOUT_S = 5.0  # a check only has to show whether a replica answers
 SHOWN_BYTES = 60  # of an answer, in a message to an operator
-SAYS_WHERE = frozenset((Kind.CONNECT, Kind.TLS))  # kinds of errors whose messages name the origin
+NOWHERE_ELSE = frozenset((Kind.INVALID, Kind.NO_TOKEN))  # kinds of errors that no other replica spares
 BROKEN_KINDS = frozenset((Kind.PROTOCOL, Kind.TOO_LARGE))  # there was an answer, and it cannot be read
 NOT_ANSWERED = (502, 503, 504)  # a proxy finds no server, or the server takes no calls: no tool has run
 BROKEN = ToolResult(
@@ -72,7 +72,12 @@ def note_broken_off(lease: Lease[Server], exc: TransportError, given_s: float, *
 def check_sent(exc: TransportError) -> None:
     """Raises BACKEND_UNAVAILABLE for a request of which nothing was sent."""
     if not exc.sent:
-        raise unavailable(f"{exc.kind}: {exc}") from exc
+        raise _unavailable(exc) from exc
+
+
+def _unavailable(exc: TransportError, where: str = "") -> GatewayError:
+    retry_after_s = exc.retry_after_s if isinstance(exc, NoTokenError) else RETRY_AFTER_S
+    return unavailable(f"{exc.kind}: {exc}{where}", retry_after_s)
 
 
 class HttpExchange:
@@ -207,7 +212,7 @@ class HttpExchange:
                 was_sent = True
                 self._admission.move(lease, reason=str(exc.kind), counts=True, may_return=True)
             # With time left, a timeout was the fault of this replica.
-            elif exc.kind is Kind.INVALID or not self._admission.move(
+            elif exc.kind in NOWHERE_ELSE or not self._admission.move(
                 lease, reason=str(exc.kind), counts=exc.kind is not Kind.BUSY
             ):
                 break
@@ -297,8 +302,8 @@ class HttpExchange:
         try:
             reply = await self._ask(replica.target, timeout_s)
         except TransportError as exc:
-            where = "" if exc.kind in SAYS_WHERE else f" ({url})"
-            raise unavailable(f"{exc.kind}: {exc}{where}") from exc
+            where = "" if exc.kind in NAMES_ORIGIN else f" ({url})"
+            raise _unavailable(exc, where) from exc
         answered = f"{url} answered {_shown(reply)}"
         if not 200 <= reply.status < 300:
             raise unavailable(answered)

@@ -19,19 +19,23 @@ from urllib.parse import quote_plus, urlencode
 import msgspec
 from msgspec import Struct, field
 
-from gateway.backends.server import USER_AGENT, path_and_query
+from gateway.backends.server import NAMES_ORIGIN, USER_AGENT, path_and_query
+from gateway.dialects.replies import retry_after_s
+from gateway.errors import RETRY_AFTER_S
 from gateway.settings.backends import ClientCredentialsSettings
 from gateway.transport import Kind, Limits, Origin, Pool, Reply, StreamedReply, TransportError
 from gateway.wire import Headers
 
 log = logging.getLogger("gateway.backends")
 
-FETCH_S = 10.0  # for one request, with connecting
+FETCH_S = 8.0  # for one request, with connecting: `check` waits 10 s for a list, and is to say what that waits for
 MAX_BYTES = 64 * 1024  # tokens have some KiB
 EARLY_S = 60.0  # before its end a token is renewed, or after half of its life if that is shorter
 ASSUMED_S = 300.0  # the life of a token that does not say (RFC 6749, section 5.1, recommends that it does)
 LONGEST_S = 86_400.0
 PAUSE_S = 5.0  # after a failure, and at least between a new token and one that replaces it because it was refused
+LONGEST_PAUSE_S = 60.0  # that its `Retry-After` may ask for
+BUSY = (408, 425, 429)  # statuses of an authorization server that may issue a token later, as are those from 500
 TOKEN = re.compile(r"[!-~]{1,16384}")
 # RFC 6749, section 5.2, and RFC 8707, section 2: what may be logged of a refusal.
 CODES = {"invalid_request", "invalid_client", "invalid_grant", "unauthorized_client", "unsupported_grant_type"}
@@ -47,8 +51,20 @@ class _Answer(Struct):
     error: str = ""
 
 
-class NoTokenError(Exception):
+class NoTokenError(TransportError):
+    """There is no token, so nothing was sent; there may be one after `retry_after_s`."""
+
+    def __init__(self, reason: str, retry_after_s: float) -> None:
+        super().__init__(Kind.NO_TOKEN, reason, sent=False)
+        self.retry_after_s = retry_after_s
+
+
+class _RefusedError(Exception):
     """The authorization server issued no token; the text is for our log and quotes nothing of it."""
+
+    def __init__(self, reason: str, retry_after_s: float = 0.0) -> None:
+        super().__init__(reason)
+        self.retry_after_s = retry_after_s
 
 
 class ClientCredentials:
@@ -63,7 +79,7 @@ class ClientCredentials:
         self._headers, self._body = _request(settings)
         self._clock = clock
         self._token: Headers = ()
-        self._issued_at = self._asked_at = -inf
+        self._issued_at = self._ask_at = -inf
         self._renew_at = self._ends_at = -inf
         self._failure = ""
         self._fetching: asyncio.Task[None] | None = None
@@ -74,7 +90,7 @@ class ClientCredentials:
     async def authorized(self, ask: Callable[[], Awaitable[AnyReply]], timeout_s: float) -> AnyReply:
         """Asks with a token, and after a 401 once more with a new one: what was refused so has done nothing.
 
-        Waits `timeout_s` at most for a token. Raises TransportError: nothing was sent if there is none.
+        Waits `timeout_s` at most for a token. Raises TransportError, NoTokenError if there is none.
         """
         await self.ready(timeout_s)
         token = self._token
@@ -88,12 +104,12 @@ class ClientCredentials:
         return await ask()
 
     async def ready(self, timeout_s: float) -> None:
-        """Returns once there is a token. Raises TransportError if there is none in time: nothing was sent."""
+        """Returns once there is a token. Raises NoTokenError if there is none in time."""
         now = self._clock()
         if now < self._renew_at:
             return
-        if now >= self._asked_at + PAUSE_S and self._fetching is None:
-            self._asked_at = now
+        if now >= self._ask_at and self._fetching is None:
+            self._ask_at = now + PAUSE_S
             self._fetching = asyncio.create_task(self._renew())
             self._fetching.add_done_callback(self._fetched)
         if now < self._ends_at:
@@ -102,8 +118,9 @@ class ClientCredentials:
             await asyncio.wait(
                 [self._fetching], timeout=max(timeout_s, 0)
             )  # a caller that leaves does not end it for the others
-        if self._clock() >= self._ends_at:
-            raise TransportError(Kind.INVALID, f"no token: {self._failure or 'not yet'}", sent=False)
+        now = self._clock()
+        if now >= self._ends_at:
+            raise NoTokenError(self._failure or "not yet", max(self._ask_at - now, RETRY_AFTER_S))
 
     def _reject(self, token: Headers) -> bool:
         """Takes note of a 401. Whether asking again may help."""
@@ -111,7 +128,7 @@ class ClientCredentials:
             return True  # another request has seen to it
         if self._clock() < self._issued_at + PAUSE_S:
             return False  # it was new
-        self._token, self._asked_at = (), -inf
+        self._token, self._ask_at = (), -inf
         self._renew_at = self._ends_at = -inf
         return True
 
@@ -122,17 +139,27 @@ class ClientCredentials:
                     b"POST", self._target, self._headers, self._body, timeout_s=FETCH_S, max_body=MAX_BYTES
                 )
             token, life_s = _read(reply)
-        except (TransportError, TimeoutError, NoTokenError) as exc:
-            reason = str(exc) or "no answer in time"
-            if reason != self._failure:
-                log.warning("no token for a tool server", extra={"backend": self._backend, "reason": reason})
-            self._failure = reason
+        except (TransportError, TimeoutError, _RefusedError) as exc:
+            self._note_failure(exc)
             return
         now = self._clock()
         self._token, self._failure = ((b"authorization", b"Bearer " + token.encode()),), ""
         self._issued_at, self._ends_at = now, now + life_s
         self._renew_at = now + max(life_s - EARLY_S, life_s / 2)
-        self._asked_at = -inf
+        self._ask_at = -inf
+
+    def _note_failure(self, exc: Exception) -> None:
+        """Logs why there is no token, once for as long as that is why; waits with the next attempt as it was asked."""
+        reason = str(exc) or "no answer in time"
+        if isinstance(exc, _RefusedError):
+            self._ask_at = max(self._ask_at, self._clock() + min(exc.retry_after_s, LONGEST_PAUSE_S))
+        else:
+            reason = f"the authorization server is unavailable: {reason}"
+        if not isinstance(exc, TransportError) or exc.kind not in NAMES_ORIGIN:
+            reason += f" ({self._pool.origin})"
+        if reason != self._failure:
+            log.warning("no token for a tool server", extra={"backend": self._backend, "reason": reason})
+        self._failure = reason
 
     def _fetched(self, task: asyncio.Task[None]) -> None:
         self._fetching = None
@@ -165,16 +192,19 @@ def _request(settings: ClientCredentialsSettings) -> tuple[Headers, bytes]:
 
 
 def _read(reply: Reply) -> tuple[str, float]:
-    """The token in an answer, and for how many seconds it is good. Raises NoTokenError."""
+    """The token in an answer, and for how many seconds it is good. Raises _RefusedError."""
+    if reply.status in BUSY or reply.status >= 500:
+        reason = f"the authorization server is unavailable: status {reply.status}"
+        raise _RefusedError(reason, retry_after_s(reply) or 0.0)
     try:
         answer = msgspec.json.decode(reply.body, type=_Answer, strict=False)  # some send "3600"
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise NoTokenError(f"status {reply.status}, and its body is no answer of OAuth") from exc
+        raise _RefusedError(f"status {reply.status}, and its body is no answer of OAuth") from exc
     if reply.status != 200:
-        raise NoTokenError(f"status {reply.status}, error {answer.error if answer.error in CODES else 'unknown'}")
+        raise _RefusedError(f"status {reply.status}, error {answer.error if answer.error in CODES else 'unknown'}")
     if answer.token is None or TOKEN.fullmatch(answer.token) is None or answer.kind.lower() != "bearer":
-        raise NoTokenError("the answer holds no bearer token")
+        raise _RefusedError("the answer holds no bearer token")
     life_s = ASSUMED_S if answer.life_s is None else answer.life_s
     if not life_s > 0:
-        raise NoTokenError("the token has ended already")
+        raise _RefusedError("the token has ended already")
     return answer.token, min(life_s, LONGEST_S)

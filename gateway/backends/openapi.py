@@ -14,7 +14,7 @@ from gateway.admission import DispatchGate, Lease
 from gateway.backends.exchange import HttpExchange
 from gateway.backends.lists import ListReader
 from gateway.backends.openapi_calls import Deletion, OpenApiCalls, SecondReply
-from gateway.backends.openapi_credentials import OpenApiCredentials, Own, document_headers, with_query
+from gateway.backends.openapi_credentials import OpenApiCredentials, OwnCredentials, document_headers, with_query
 from gateway.backends.openapi_documents import DocumentFile, Documents, DocumentUrl, Fetched
 from gateway.backends.openapi_redirects import MAX_HOPS, redirected
 from gateway.backends.openapi_terms import terms_of
@@ -125,7 +125,13 @@ class OpenApiBackend:
         return reply
 
     def _send_to(
-        self, server: Server, own: Own, request: WireRequest, invocation: Invocation, deadline: float, target: bytes
+        self,
+        server: Server,
+        own: OwnCredentials,
+        request: WireRequest,
+        invocation: Invocation,
+        deadline: float,
+        target: bytes,
     ) -> Awaitable[Reply]:
         """Sends a request to a target, with a token that was issued if it takes one. Raises TransportError."""
         if own.issued is None:
@@ -134,7 +140,13 @@ class OpenApiBackend:
         return own.issued.authorized(send, deadline - monotonic())
 
     def _send_once(
-        self, server: Server, own: Own, request: WireRequest, invocation: Invocation, deadline: float, target: bytes
+        self,
+        server: Server,
+        own: OwnCredentials,
+        request: WireRequest,
+        invocation: Invocation,
+        deadline: float,
+        target: bytes,
     ) -> Awaitable[Reply]:
         headers = (*own.headers(invocation.principal), *request.headers)
         return server.pool.request(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from gateway.backends.openapi_credentials import OpenApiCredentials
-from gateway.backends.openapi_fit import Fit
+from gateway.backends.openapi_mismatch import MismatchWarnings
 from gateway.model import Invocation, Json, ToolResult
 from gateway.openapi.codec import OpenApiCodec, plan_of
 from gateway.ports import Reading
@@ -36,7 +36,7 @@ class OpenApiCalls(OpenApiCodec):
     def __init__(self, credentials: OpenApiCredentials, origins: Sequence[str], backend: str = "") -> None:
         super().__init__(origins)
         self._credentials = credentials
-        self._fit = Fit(backend)
+        self._mismatches = MismatchWarnings(backend)
 
     def request_call(self, invocation: Invocation) -> WireRequest:
         """Makes the request of a call, with all credentials but our own headers. Raises GatewayError."""
@@ -57,7 +57,7 @@ class OpenApiCalls(OpenApiCodec):
 
     def decode_reply(self, reply: Answer, invocation: Invocation, document: Json) -> ToolResult:
         """Reads an answer; raises as `CallCodec.decode_reply`."""
-        self._fit.note(reply.status, invocation.tool.id)
+        self._mismatches.note(reply.status, invocation.tool.id)
         result = super().decode_reply(self._masked(reply, invocation), invocation, document)
         if isinstance(reply, SecondReply) and reply.status in GONE and result.failure is not None:
             return ToolResult(failure=replace(result.failure, message=MAY_BE_DONE, outcome="unknown"))

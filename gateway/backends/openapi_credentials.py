@@ -42,28 +42,28 @@ MAX_OWN = 1024  # sets of credentials that are kept as they are sent; most docum
 WHOLE = ""  # the name of the one credential of a backend that has not several
 
 
-class Placed(NamedTuple):
+class PlacedCredentials(NamedTuple):
     """Credentials where they go: headers, parts of a query, parts of the Cookie header."""
 
     headers: Headers = ()
     query: tuple[str, ...] = ()
     cookies: tuple[str, ...] = ()
 
-    def beside(self, other: Placed) -> Placed:
+    def beside(self, other: PlacedCredentials) -> PlacedCredentials:
         """Both."""
-        return Placed(self.headers + other.headers, self.query + other.query, self.cookies + other.cookies)
+        return PlacedCredentials(self.headers + other.headers, self.query + other.query, self.cookies + other.cookies)
 
 
-Source = Placed | str | Minted | ClientCredentials  # a text is a key that goes where the document says
+Source = PlacedCredentials | str | Minted | ClientCredentials  # a text is a key that goes where the document says
 
 
-class Own(NamedTuple):
+class OwnCredentials(NamedTuple):
     """What the gateway sends of its own with the calls of an operation; at most one of the latter two is set.
 
     `headers` of `placed` begin with our User-Agent, and with that nothing is to be compressed.
     """
 
-    placed: Placed
+    placed: PlacedCredentials
     signed: Minted | None = None
     issued: ClientCredentials | None = None
 
@@ -92,12 +92,12 @@ class OpenApiCredentials:
             self._sources = {WHOLE: tokens}
         else:
             self._sources = {name: _source(backend, one) for name, one in settings.items()}
-        self._own: dict[tuple[tuple[str, ...] | None, tuple[Key, ...]], Own] = {}
+        self._own: dict[tuple[tuple[str, ...] | None, tuple[Key, ...]], OwnCredentials] = {}
         self._secrets = tuple(secret for one in settings.values() for secret in _secrets(one))
         # Numbers stay: in JSON nothing else could stand in their place.
         self.long_secrets = tuple(one for one in self._secrets if len(one) >= LONG_SECRET and not one.isdigit())
 
-    def own(self, access: Access) -> Own:
+    def own(self, access: Access) -> OwnCredentials:
         """What the gateway sends of its own."""
         own = self._own.get((access.schemes, access.keys))
         if own is None:
@@ -106,11 +106,11 @@ class OpenApiCredentials:
             own = self._own[access.schemes, access.keys] = self._joined(access)
         return own
 
-    def _joined(self, access: Access) -> Own:
-        placed, signed, issued = Placed((USER_AGENT, UNCOMPRESSED)), None, None
+    def _joined(self, access: Access) -> OwnCredentials:
+        placed, signed, issued = PlacedCredentials((USER_AGENT, UNCOMPRESSED)), None, None
         for name in (WHOLE,) if access.schemes is None else access.schemes:
             match self._sources.get(name):
-                case Placed() as fixed:
+                case PlacedCredentials() as fixed:
                     placed = placed.beside(fixed)
                 case str() as key:
                     for place in access.keys:
@@ -120,7 +120,7 @@ class OpenApiCredentials:
                     signed = tokens
                 case ClientCredentials() as tokens:
                     issued = tokens
-        return Own(placed, signed, issued)
+        return OwnCredentials(placed, signed, issued)
 
     def apply(self, request: WireRequest, invocation: Invocation, access: Access) -> WireRequest:
         """The request with all credentials but our own headers. Raises GatewayError: nothing was sent."""
@@ -155,9 +155,9 @@ def _source(backend: str, auth: OneCredential) -> Source:
     """A credential in its place, a key that goes where the document says, or what makes or asks for tokens."""
     match auth:
         case BearerAuthSettings(bearer=token):
-            return Placed(_authorization(f"Bearer {token.get_secret_value()}"))
+            return PlacedCredentials(_authorization(f"Bearer {token.get_secret_value()}"))
         case BasicAuthSettings(basic=login):
-            return Placed(_authorization(f"Basic {_pair(login)}"))
+            return PlacedCredentials(_authorization(f"Basic {_pair(login)}"))
         case HeaderAuthSettings(header=own):
             return _placed("header", own.name, own.value.get_secret_value())
         case PlacedKeyAuthSettings(api_key=key):
@@ -173,7 +173,7 @@ def _source(backend: str, auth: OneCredential) -> Source:
 def document_headers(auth: BearerAuthSettings | BasicAuthSettings | HeaderAuthSettings | None) -> Headers:
     """The headers that fetch a document."""
     placed = None if auth is None else _source("", auth)
-    return placed.headers if isinstance(placed, Placed) else ()
+    return placed.headers if isinstance(placed, PlacedCredentials) else ()
 
 
 def _secrets(auth: OneCredential) -> Sequence[bytes]:
@@ -193,9 +193,9 @@ def _secrets(auth: OneCredential) -> Sequence[bytes]:
     return [form.encode() for form in dict.fromkeys(forms)]
 
 
-def _lent(lent: Sequence[Lent], context: CallContext) -> Placed:
+def _lent(lent: Sequence[Lent], context: CallContext) -> PlacedCredentials:
     """What a caller lends, in its places. Raises MISSING_REQUIREMENTS, INVALID_REQUEST."""
-    placed = Placed()
+    placed = PlacedCredentials()
     for one in lent:
         what, offered = ("secret", context.secrets) if one.is_secret else ("token", context.tokens)
         value = offered.get(one.id)
@@ -204,18 +204,18 @@ def _lent(lent: Sequence[Lent], context: CallContext) -> Placed:
         if SENDABLE.fullmatch(value) is None or value != value.strip():
             raise GatewayError(ErrorCode.INVALID_REQUEST, f"The {what} of {one.id} cannot be sent in a request.")
         if one.where == "bearer":
-            placed = placed.beside(Placed(_authorization(f"Bearer {value}")))
+            placed = placed.beside(PlacedCredentials(_authorization(f"Bearer {value}")))
         else:
             placed = placed.beside(_placed(one.where, one.name, value))
     return placed
 
 
-def _placed(where: str, name: str, value: str) -> Placed:
+def _placed(where: str, name: str, value: str) -> PlacedCredentials:
     if where == "query":
-        return Placed(query=(f"{quote(name, safe='')}={quote(value, safe='')}",))
+        return PlacedCredentials(query=(f"{quote(name, safe='')}={quote(value, safe='')}",))
     if where == "cookie":
-        return Placed(cookies=(f"{name}={quote(value, safe=COOKIE_OCTETS)}",))
-    return Placed(((name.lower().encode(), value.encode()),))
+        return PlacedCredentials(cookies=(f"{name}={quote(value, safe=COOKIE_OCTETS)}",))
+    return PlacedCredentials(((name.lower().encode(), value.encode()),))
 
 
 def _authorization(value: str) -> Headers:

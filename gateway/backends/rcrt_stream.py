@@ -133,6 +133,7 @@ class EventStream:
         ) as reply:
             if reply.head.status == 401:
                 self._client.tokens.reject(credentials)
+                self._client.tokens.check_issued(credentials)
             if reply.head.status != 200:
                 raise StreamError(f"status {reply.head.status}")
             if not (reply.head.header(b"content-type") or b"").lower().startswith(b"text/event-stream"):

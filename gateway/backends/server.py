@@ -17,7 +17,8 @@ from gateway.transport import Kind, Limits, Origin, Pool, TransportError
 
 USER_AGENT = (b"user-agent", b"toolgate/" + __version__.encode())
 
-GATEWAY_KINDS = frozenset((Kind.BUSY, Kind.INVALID))  # kinds of errors that no tool server has to do with
+GATEWAY_KINDS = frozenset((Kind.BUSY, Kind.INVALID, Kind.NO_TOKEN))  # kinds of errors that no tool server causes
+NAMES_ORIGIN = frozenset((Kind.CONNECT, Kind.TLS, Kind.NO_TOKEN))  # kinds of errors whose messages do
 NEARLY = 0.9  # of the time a tool server is to have; the rest goes by on our side
 SPARE_CONNECTIONS = 16  # beside calls: an event stream, lists, challenges, notices, tokens, results that are looked for
 
@@ -65,6 +66,7 @@ class BackendContext(NamedTuple):
 
     `on_change` is to be called when the tool server says that its tools have changed. `outcomes` takes what becomes of
     deferred calls, each of which ends within `pending_s`. `checker` reads long answers, `lists` long lists of tools.
+    `count_dropped` counts a notice to the tool server that is never sent.
     """
 
     admission: Admission[Server]
@@ -73,6 +75,7 @@ class BackendContext(NamedTuple):
     lists: Offload
     on_change: Callable[[], None]
     pending_s: float
+    count_dropped: Callable[[], None]
 
 
 def open_admission(

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from itertools import islice
 from typing import NamedTuple
 
-from gateway.state.port import StateUnavailable
+from gateway.state.port import CALL_ID_PREFIX, StateUnavailable
 
 log = logging.getLogger("gateway.backlog")
 
@@ -67,15 +67,17 @@ class Backlog:
                 await asyncio.sleep(LOOK_S)  # away again, perhaps before `is_up` has changed
                 continue
             except Exception:  # one piece of work must not cost the others
-                log.exception("work that was held while the state was away failed", extra={"calls": [held.key]})
+                log.exception(
+                    "work that was held while the state was away failed", extra={"calls": [CALL_ID_PREFIX + held.key]}
+                )
                 self.lost += 1
             self._held.popleft()
             self._bytes -= held.size_bytes
 
     async def aclose(self) -> None:
-        """Drops what is still held, and logs the keys of the calls concerned."""
+        """Drops what is still held, and logs which calls are concerned."""
         if self._task is not None and not self._task.done():
-            calls = dict.fromkeys(held.key for held in self._held)
+            calls = dict.fromkeys(CALL_ID_PREFIX + held.key for held in self._held)
             extra = {"count": len(self._held), "calls": list(islice(calls, MAX_NAMED))}
             log.warning("results held for the state are lost", extra=extra)
             self.lost += len(self._held)

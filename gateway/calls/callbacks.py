@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from hmac import compare_digest
 
@@ -26,6 +27,7 @@ log = logging.getLogger("gateway.callbacks")
 PATH = "/callbacks/"
 MAC_BYTES = 16
 PURPOSE = b"callback "
+IDENTITY = b"identity"
 
 
 class CallbackTokens:
@@ -83,32 +85,45 @@ class Callbacks:
         """The status to answer with; 503 only if the state is away and the backlog is full.
 
         A tool server that is refused does not send its result again. So a callback that cannot be looked up now is held
-        and looked up later, and a body that is too large ends its call like any other that cannot be read; then this
-        raises PAYLOAD_TOO_LARGE.
+        and looked up later, and a body that is too large ends its call. A compressed one leaves it open: RFC 9110,
+        section 15.5.16, lets the tool server send it once more as it is.
         """
         opened = self._tokens.open(token)
         if opened is None:
             return 404
         key, run = opened
-        refusal = None
+        request.toolgate_call_id = PREFIX + key
+        if request.head.headers.get(b"content-encoding", IDENTITY).lower() != IDENTITY:
+            return await self._refuse_compressed(request, key)
         try:
             whole = arriving.now()
             body = await arriving.read() if whole is None else whole
-        except GatewayError as too_large:
-            body, refusal = b"", too_large
-        request.bytes_in = len(body)
+        except GatewayError:
+            body = None
+        size = 0 if body is None else len(body)
+        request.bytes_in = size
         if request.served is not None:
             request.served.keep()  # a tool server that does not wait for the answer must not cancel this
         try:
-            record = self._state.held(key) or await self._state.get(key)
-            request.backend = "" if record is None else record.backend
-            status = await self._receive(record, key, run, body, content_type)
+            return await self._receive(await self._find(request, key), key, run, body, content_type)
         except StateUnavailable:
             later = partial(self._receive_later, key, run, body, content_type)
-            status = 200 if self._backlog.hold(key, len(body), later) else 503
-        if refusal is not None:
-            raise refusal
-        return status
+            if not self._backlog.hold(key, size, later):
+                return 503
+            return 413 if body is None else 200
+
+    async def _find(self, request: Request, key: str) -> Record | None:
+        """The record of a call, whose backend is noted of the request. Raises StateUnavailable."""
+        record = self._state.held(key) or await self._state.get(key)
+        request.backend = "" if record is None else record.backend
+        return record
+
+    async def _refuse_compressed(self, request: Request, key: str) -> int:
+        with suppress(StateUnavailable):
+            if await self._find(request, key) is None:
+                return 404
+        log.warning("a callback was refused", extra={"backend": request.backend, "reason": "it is compressed"})
+        return 415
 
     def are_awaited(self) -> bool:
         """Whether calls are pending here whose outcome a tool server is to send."""
@@ -120,11 +135,13 @@ class Callbacks:
         """Whether requests to this path are taken for callbacks."""
         return path.startswith(PATH)
 
-    async def _receive_later(self, key: str, run: str, body: bytes, content_type: str | None) -> None:
+    async def _receive_later(self, key: str, run: str, body: bytes | None, content_type: str | None) -> None:
         if await self._receive(await self._state.get(key), key, run, body, content_type) == 404:
             log.warning("a callback that was held is for no call that is known any more")
 
-    async def _receive(self, record: Record | None, key: str, run: str, body: bytes, content_type: str | None) -> int:
+    async def _receive(
+        self, record: Record | None, key: str, run: str, body: bytes | None, content_type: str | None
+    ) -> int:
         if record is None or not record.note:  # it cannot be opened once its key was taken out of `state.keys`
             return 404
         metadata = metadata_of(record)

@@ -123,7 +123,7 @@ class EarlierCalls:
         for key in gone:
             # For which user an expired call was is not known, unless its key depends on the user.
             if (caller.user_id is None or key in own) and await self._state.has_expired(key, owners):
-                raise GatewayError(ErrorCode.NOT_FOUND, "The result of this call has expired.")
+                raise GatewayError(ErrorCode.NOT_FOUND, "This call has expired.")
         return None
 
     # By the request that began it (`CallTerms.request_key`).

@@ -13,9 +13,9 @@ from msgspec import Raw, Struct
 from gateway.errors import ErrorCode, FailureCode, GatewayError
 from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
 from gateway.model import Decode, Json, JsonObject, ToolFailure, ToolResult
-from gateway.state.port import AWAITING_USER, UNKNOWN, Conflict, Expired, Full, Quota, Record
+from gateway.state.port import AWAITING_USER, CALL_ID_PREFIX, UNKNOWN, Conflict, Expired, Full, Quota, Record
 
-PREFIX = "tg-"
+PREFIX = CALL_ID_PREFIX
 MISSING = "missing_requirements"  # a member of the error of a failure that was a refusal
 RETRY_AFTER_MS = 1000  # of a call that still runs; to join it costs next to nothing
 STATE_RETRY_S = 1.0
@@ -45,6 +45,7 @@ CHALLENGE_TOO_LARGE = _failed(
 UNREMEMBERED = _failed(
     "The gateway that ran this call broke down; nobody knows whether the tool ran.", outcome="unknown"
 )
+GONE = _failed("The call has expired or was lost; nobody knows whether the tool ran.", outcome="unknown")
 NOT_KEPT = _failed(
     "The call is over. Its result was told to the caller who waited for it, and is not kept.",
     FailureCode.RESULT_NOT_KEPT,
@@ -270,8 +271,8 @@ def view_of(key: str, metadata: CallMetadata, backend: str, status: CallStatus, 
             remembered = joined or status is UNREMEMBERED
         else:
             remembered = failure is None or not failure.can_retry
-    elif status is NOT_FOUND:  # it was lost while the caller waited
-        status, remembered = UNREMEMBERED, True
+    elif status is NOT_FOUND:  # since the caller began to wait
+        status, remembered = GONE, True
     else:
         remembered = not isinstance(status, GatewayError)
     return CallView(ours, metadata, backend, status, remembered, joined)
@@ -299,7 +300,7 @@ def refusal_of(begun: Conflict | Expired | Full) -> GatewayError:
         case Conflict():
             return GatewayError(ErrorCode.CALL_CONFLICT, "This call_id was used for a different call.")
         case Expired():
-            return GatewayError(ErrorCode.RESULT_EXPIRED, "The result of this call_id has expired.")
+            return GatewayError(ErrorCode.RESULT_EXPIRED, "The call with this call_id has expired.")
         case Full(retry_after_s, quota):
             return GatewayError(ErrorCode.RATE_LIMITED, FULL[quota], retry_after_s=math.ceil(retry_after_s))
 

@@ -48,14 +48,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     found: JsonObject = {"file": str(arguments.config), "problems": [], "warnings": []}
     try:
-        config = configuration.load(arguments.config, allow_missing_env=arguments.allow_missing_env)
+        config, in_clear = configuration.load_with_warnings(
+            arguments.config, allow_missing_env=arguments.allow_missing_env
+        )
     except ConfigError as exc:
         if arguments.json:
             print_json(found | {"problems": list(exc.problems)})
             return USAGE
         hint = [] if arguments.allow_missing_env else _hint(arguments.config)
         raise CommandError(USAGE, *exc.problems, *hint) from exc
-    found["warnings"] = list(warnings(config))
+    found["warnings"] = [*warnings(config), *in_clear]
     if arguments.live or arguments.operations:
         output.configure("error", "text")  # what warnings have to say is in the report
         from gateway.cli.inspection import inspect  # with all of the gateway, for which a mere check would wait

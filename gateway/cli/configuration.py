@@ -40,9 +40,14 @@ def add_option(parser: argparse.ArgumentParser) -> None:
 
 def load(path: Path, *, allow_missing_env: bool = False) -> Config:
     """Reads the file. Raises ConfigError."""
+    return load_with_warnings(path, allow_missing_env=allow_missing_env).config
+
+
+def load_with_warnings(path: Path, *, allow_missing_env: bool = False) -> reading.Loaded:
+    """Reads the file, and warns of secrets in it. Raises ConfigError."""
     if not path.exists():
         raise ConfigError([f"{path}: there is no such file; say which configuration to use"])
-    return reading.load(path, allow_missing_env=allow_missing_env)
+    return reading.load_with_warnings(path, allow_missing_env=allow_missing_env)
 
 
 def warnings(config: Config) -> Iterator[str]:

@@ -22,7 +22,7 @@ from gateway.errors import ConfigError
 from gateway.suggestions import suggestion
 
 COMMANDS = {
-    "init": "write a configuration for an HTTP API, by its OpenAPI document",
+    "init": "ask a tool server what it speaks, and write a configuration for it",
     "serve": "run the gateway",
     "check": "check a configuration, and with --live what is behind it",
     "tools": "list the tools of a running gateway",

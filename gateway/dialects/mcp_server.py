@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -29,7 +28,7 @@ from gateway.dialects.mcp_wire import (
 )
 from gateway.jsontext import encode
 from gateway.model import Invocation, Json, JsonObject
-from gateway.wire import Headers, WireRequest
+from gateway.wire import Headers, WireRequest, is_token
 
 JSON_TYPE = (b"content-type", b"application/json")
 ACCEPT = (b"accept", b"application/json, text/event-stream")
@@ -168,7 +167,6 @@ def mirrored_arguments(schema: JsonObject) -> Mirrored:
     return found
 
 
-HEADER_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 MIRRORED_TYPES = ("integer", "string", "boolean")
 VALUES = ("const", "default", "enum", "examples")  # keywords that hold no schemas
 BY_NAME = ("$defs", "definitions", "dependentSchemas", "patternProperties")  # hold schemas by names of any kind
@@ -199,7 +197,7 @@ def _mirrored_name(schema: JsonObject, path: tuple[str, ...] | None) -> str:
     if not path:
         raise ValueError("an x-mcp-header stands where no property of the arguments is")
     header = schema["x-mcp-header"]
-    if not isinstance(header, str) or HEADER_TOKEN.fullmatch(header) is None:
+    if not isinstance(header, str) or not is_token(header):
         raise ValueError("an x-mcp-header is no name of a header")
     if schema.get("type") not in MIRRORED_TYPES:
         raise ValueError("an x-mcp-header stands at an argument that is no integer, string or boolean")

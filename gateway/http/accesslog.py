@@ -28,7 +28,7 @@ from gateway.wire import SERVED
 
 LEFT = 499  # in place of a status: the caller has closed the connection before there was an answer, as nginx writes it
 NO_TARGET = Target("", "", "", "")  # of a call that came to no tool
-MAX_PRINCIPAL = 256  # characters; an issuer's subjects may be of any length
+MAX_WORD = 256  # characters of a principal or of a caller's call id; an issuer's subjects may be of any length
 ALIKE = 1024  # cached encodings; with principals of 8 KB each, which no issuer has, 8 MB
 HEAD, NAME = b'{"level":"info","logger":"gateway.access","message":"request","time":"', b'","request_id":"'
 # The members that many lines have in common, in the order of a line.
@@ -46,8 +46,8 @@ class AccessLine(Struct, gc=False):
     Made from positional arguments: keywords would cost as much again. `time` is in seconds since 1970, `tool_s` was
     spent waiting for a tool server, sizes are bytes of bodies. `request_id` needs no escapes (`tracing`). `route` is
     the template of the path, `outcome` a word of `Request`, `reason` why a credential was refused, the limit that
-    refused the request, or the code of another refusal. `client` is the caller's address (`clientip`), `revision` a
-    word of `Encoder`.
+    refused the request, or the word of another refusal. `client` is the caller's address (`clientip`), `revision` a
+    word of `Encoder`. `call_id` and `toolgate_call_id` are as in `Request`.
     """
 
     time: float
@@ -68,23 +68,30 @@ class AccessLine(Struct, gc=False):
     reason: str = ""
     client: str = ""
     revision: str = ""
+    call_id: str | None = None
+    toolgate_call_id: str = ""
 
     def __bytes__(self) -> bytes:
         tool_ms = int(self.tool_s * 1e6) / 1e3 if self.tool_s else None
         took_ms = int(self.duration_s * 1e6) / 1e3
-        figures = _encode(Figures(took_ms, self.bytes_in, self.bytes_out, tool_ms, self.client))
+        call_id = None if self.call_id is None else _bounded(self.call_id)
+        figures = _encode(
+            Figures(took_ms, self.bytes_in, self.bytes_out, tool_ms, self.client, call_id, self.toolgate_call_id)
+        )
         head = (HEAD, stamp(self.time), NAME, self.request_id, b'",')
         return b"".join((*head, _words(*_shared(self)), b",", figures[1:], b"\n"))
 
 
 class Figures(Struct, omit_defaults=True, gc=False):
-    """The members that differ from line to line: callers have more addresses than principals."""
+    """The members that differ from line to line: calls have ids, and callers more addresses than principals."""
 
     duration_ms: float
     bytes_in: int
     bytes_out: int
     tool_ms: float | None = None
     client: str = ""
+    call_id: str | None = None
+    toolgate_call_id: str = ""
 
 
 @lru_cache(maxsize=ALIKE)  # a line costs two thirds of what it does without: 2 % of a whole call
@@ -95,10 +102,11 @@ def _words(*values: Any) -> bytes:
     return _encode({name: value for name, value in members.items() if value not in ("", None)})[1:-1]
 
 
-def _bounded(principal: str) -> str:
-    if principal.isascii() and len(principal) <= MAX_PRINCIPAL:
-        return principal
-    return principal[:MAX_PRINCIPAL].encode(errors="backslashreplace").decode()
+def _bounded(word: str) -> str:
+    """What a caller or an issuer may have written, cut to MAX_WORD characters that UTF-8 can hold."""
+    if word.isascii() and len(word) <= MAX_WORD:
+        return word
+    return word[:MAX_WORD].encode(errors="backslashreplace").decode()
 
 
 class TextLine(Struct, gc=False):
@@ -117,6 +125,8 @@ class TextLine(Struct, gc=False):
             "revision": line.revision,
             "principal": _bounded(line.principal),
             "client": line.client,
+            "call_id": _bounded(line.call_id or ""),
+            "toolgate_call_id": line.toolgate_call_id,
             "request_id": line.request_id.decode("ascii"),
         }
         extras = ", ".join(f"{key}={value}" for key, value in members.items() if value)
@@ -157,7 +167,7 @@ class Observer:
         self, request: Request, operation: str, route: str, status: int, duration_s: float, bytes_out: int
     ) -> None:
         """A request is answered, or its caller has left. `route` is a template, never a path."""
-        reason = "" if request.refused is None else self._refused(request.refused)
+        reason = request.reason if request.refused is None else self._refused(request.refused)
         if (encoder := request.encoder) is None:
             dialect, revision = request.head.dialect, ""
         else:
@@ -179,7 +189,7 @@ class Observer:
             put(AccessLine(
                 now(), request.trace.request_id, operation, route, status, duration_s, request.bytes_in, bytes_out,
                 dialect, request.principal, target.tool, target.version, backend, outcome, tool_s, reason, request.ip,
-                revision,
+                revision, request.call_id, request.toolgate_call_id,
             ))  # fmt: skip
 
     def _refused(self, error: GatewayError) -> str:
@@ -190,14 +200,16 @@ class Observer:
             self._count_limited(error.reason)
         return error.reason if isinstance(error, FixedError) else error.code
 
-    def turned_away(self, status: int, reason: str, client: str = "", operation: str = OTHER) -> None:
-        """A request got no further than the listener. `reason` is one of a few sentences, `client` the peer's address.
+    def turned_away(
+        self, status: int, reason: str, *, request_id: bytes = b"", client: str = "", operation: str = OTHER
+    ) -> None:
+        """A request got no further than the listener. `reason` is one of a few words, `client` the peer's address.
 
         With status 0 there was none yet: the handshake of TLS failed.
         """
         self.metrics.turned_away(None, operation, status)
         if (put := self._access.put) is not None:
-            line = AccessLine(now(), b"", operation, NOWHERE, status, 0.0, 0, 0, reason=reason, client=client)
+            line = AccessLine(now(), request_id, operation, NOWHERE, status, 0.0, 0, 0, reason=reason, client=client)
             line.outcome = "ok" if 0 < status < 400 else "refused"
             put(line)
 
@@ -206,9 +218,10 @@ class Observer:
         self._count(None, operation, status, duration_s)
 
 
-def answered_status(scope: Scope, status: int) -> int:
+def answered_status(scope: Scope, request: Request, status: int) -> int:
     """The status that the caller got: this, unless nothing was sent and the server has answered in our place."""
     served: ServerRequest | None = scope.get("extensions", {}).get(SERVED)
     if status != LEFT or served is None or served.answered is None:
         return status
+    request.reason = served.reason
     return served.answered

@@ -86,7 +86,7 @@ def public_app(
         try:
             asked.head = read_repeats(asked.head, request.scope)
         except GatewayError as error:
-            return _response(asked.surface.refuse(error, asked.head))
+            return _refusal(error, asked)
         if request.method == "DELETE":
             reply = await pipeline().cancel(asked, call_id)
         else:
@@ -136,8 +136,7 @@ def _metrics_for(token: str, scrape: Scrape) -> Route:
         scheme, _, given = dict(request.scope["headers"]).get(b"authorization", b"").partition(b" ")
         if not hmac.compare_digest(given, expected) or scheme.lower() != b"bearer":
             error = GatewayError(ErrorCode.UNAUTHENTICATED, "The metrics take a token.", headers=(METRICS_REALM,))
-            asked = request_of(request.scope)
-            return _response(asked.surface.refuse(error, asked.head))
+            return _refusal(error, request_of(request.scope))
         return _metrics_answer(await scrape())
 
     return Route(METRICS, show_metrics)
@@ -162,7 +161,12 @@ async def _refuse(request: HttpRequest, exc: Exception) -> Response:
         error = GatewayError(ErrorCode.METHOD_NOT_ALLOWED, "This path does not answer that method.", headers=allow)
     else:
         error = GatewayError(ErrorCode.NOT_FOUND, "There is nothing at this path.")
-    asked = request_of(request.scope)
+    return _refusal(error, request_of(request.scope))
+
+
+def _refusal(error: GatewayError, asked: Request) -> Response:
+    error.drop_trace()  # before the request knows it
+    asked.refused = error
     return _response(asked.surface.refuse(error, asked.head))
 
 

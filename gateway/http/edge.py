@@ -38,13 +38,15 @@ WORD = re.compile(r"[A-Za-z0-9_]{1,256}")  # as long as a tool id may be
 # Results may hold images in base64. Twice what is read from tool servers by default (`max_response`): a result is JSON
 # in a string here, which may double it. Which backend it is for, and so its own limit, is not known before it is read.
 MAX_CALLBACK_BYTES = 16 * 1024 * 1024
-CALLBACK_REFUSALS = {
-    400: ErrorCode.INVALID_REQUEST,
-    404: ErrorCode.NOT_FOUND,
-    413: ErrorCode.PAYLOAD_TOO_LARGE,
-    503: ServerCode.GATEWAY_UNAVAILABLE,
+CALLBACK_REFUSALS = {  # by status, with what the tool server is told
+    400: (ErrorCode.INVALID_REQUEST, "This callback is not taken."),
+    404: (ErrorCode.NOT_FOUND, "This callback is not taken."),
+    413: (ErrorCode.PAYLOAD_TOO_LARGE, f"A callback must not be larger than {MAX_CALLBACK_BYTES} bytes."),
+    415: (ErrorCode.UNSUPPORTED_MEDIA, "A callback must not be compressed."),
+    503: (ServerCode.GATEWAY_UNAVAILABLE, "This callback is not taken."),
 }
 JSON = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
+ACCEPT_PLAIN = ((b"accept-encoding", b"identity"),)  # beside 415: what would be taken (RFC 9110, 12.5.3)
 
 Answer = Callable[[Request, Body], Awaitable[WireReply]]
 Refuse = Callable[[Request, GatewayError], Awaitable[WireReply]]
@@ -173,7 +175,7 @@ class Edge:
             if not is_own or served is None or status in BODILESS or not served.answer(status, fields, reply.body):
                 await _send(status, fields, reply.body, send)
         except (CallerLeft, CancelledError) as left:
-            status = answered_status(scope, status)
+            status = answered_status(scope, request, status)
             if isinstance(left, CancelledError):
                 raise
         except Exception:
@@ -218,7 +220,7 @@ class Edge:
         try:
             return await self._rest(scope, receive, watch)
         finally:
-            status, duration_s = answered_status(scope, status), perf_counter() - started
+            status, duration_s = answered_status(scope, request, status), perf_counter() - started
             operation, path = route_of(head.method, head.path)
             if path in PROBES and not 400 <= status < 500:  # a refusal is worth a line, and so is a caller who left
                 self._observer.probed(operation, status, duration_s)
@@ -272,15 +274,13 @@ class Edge:
     async def _receive(self, token: str, request: Request, arriving: Body) -> WireReply:
         """Takes a callback, which is answered with its status alone (RAP, Transport: the body is ignored)."""
         media = request.head.headers.get(b"content-type")
-        try:
-            status = await self._callback(request, token, None if media is None else media.decode("latin-1"), arriving)
-        except GatewayError:
-            status = 413
+        status = await self._callback(request, token, None if media is None else media.decode("latin-1"), arriving)
         if status == 200:
             return WireReply(status=200, headers=JSON, body=b"{}")
-        code = CALLBACK_REFUSALS[status].encode()
-        body = b'{"message":"This callback is not taken.","code":"%b"}' % code
-        return WireReply(status=status, headers=(*JSON, (CODE, code)), body=body)
+        code, message = CALLBACK_REFUSALS[status]
+        headers = (*JSON, (CODE, code.encode()), *(ACCEPT_PLAIN if status == 415 else ()))
+        body = b'{"message":"%b","code":"%b"}' % (message.encode(), code.encode())
+        return WireReply(status=status, headers=headers, body=body)
 
 
 async def _refuse_host(request: Request, _: Body) -> WireReply:

@@ -44,7 +44,7 @@ FORMS = (
     _Form("otc", "OTC 1.0", "OtcCall", "EnvelopedResult", "OtcTools"),
     _Form("oxp", "OXP 1.0, flat", "Call", "Result", "OxpTools"),
     _Form("oxp-env", "OXP 1.0, enveloped", "OxpEnvelopedCall", "EnvelopedResult", "OxpEnvelopedTools"),
-    _Form("lc", "the LangChain family", "LcCall", "LcResult", "LcTools"),
+    _Form("lc", "the LangChain form", "LcCall", "LcResult", "LcTools"),
 )
 BY_TOKEN, BY_KEY = ("bearer",), ("oxp_key", "otc_key")
 CREDENTIALS: JsonObject = {

@@ -42,7 +42,8 @@ class OtherHostError(FixedError):
     """A request for a host that is not served here."""
 
     code = ErrorCode.INVALID_REQUEST
-    message = reason = "The Host header does not name a host that is served here."
+    message = "The Host header does not name a host that is served here."
+    reason = "other_host"
 
     def __init__(self) -> None:
         pass

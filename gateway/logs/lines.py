@@ -26,13 +26,15 @@ LOOK_AGAIN_S = 0.2  # whether a reader that took nothing takes more
 class Lines:
     """Writes whole lines to a file descriptor, which it does not close.
 
-    Lines that do not fit are dropped and counted; `report` makes the line that says how many.
+    Lines that do not fit are dropped and counted; `report` makes the line that says how many. `mark` adds to each line
+    what all of them have in common.
     """
 
-    def __init__(self, fd: int, report: Callable[[int], bytes]) -> None:
+    def __init__(self, fd: int, report: Callable[[int], bytes], mark: Callable[[bytes], bytes] | None = None) -> None:
         self.dropped = 0
         self._fd = fd
         self._report = report
+        self._mark = mark
         self._queue: SimpleQueue[SupportsBytes | None] = SimpleQueue()
         self._given_up = threading.Event()
         self._thread = threading.Thread(target=self._run, name="log lines", daemon=True)
@@ -67,11 +69,15 @@ class Lines:
                 time.sleep(GATHER_S)
             batch += self._waiting()
             is_open = None not in batch
-            self._write_all(_in_pieces(line for line in batch if line is not None))
+            self._write_all(_in_pieces(self._marked(line for line in batch if line is not None)))
             if self.dropped > reported:
                 more, reported = self.dropped - reported, self.dropped
                 with suppress(OSError):
-                    self._write(self._report(more))
+                    self._write(b"".join(self._marked([self._report(more)])))
+
+    def _marked(self, lines: Iterable[SupportsBytes]) -> Iterable[bytes]:
+        encoded = map(bytes, lines)
+        return encoded if self._mark is None else map(self._mark, encoded)
 
     def _waiting(self) -> Iterator[SupportsBytes | None]:
         """What is in the queue, without waiting for more."""
@@ -96,11 +102,11 @@ class Lines:
                 select.select([], [self._fd], [], LOOK_AGAIN_S)
 
 
-def _in_pieces(lines: Iterable[SupportsBytes]) -> Iterator[bytes]:
+def _in_pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
     """Joins lines up to AT_ONCE bytes; a longer one is written alone."""
     gathered: list[bytes] = []
     size = 0
-    for line in map(bytes, lines):
+    for line in lines:
         if gathered and size + len(line) > AT_ONCE:
             yield b"".join(gathered)
             gathered, size = [], 0

@@ -10,7 +10,7 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 
@@ -24,8 +24,10 @@ MAX_ITEMS = 100  # of one collection in an extra
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
-def configure(level: str, form: str) -> Lines | None:
+def configure(level: str, form: str, who: Mapping[str, int] | None = None) -> Lines | None:
     """Sends everything from `level` up to standard error; `form` is `json` or `text`.
+
+    `who` says in each line which of several processes writes it.
 
     Returns the writer for further lines at INFO: None if the level is higher, or if standard error is not a file. What
     is queued is written when the process ends, or when this is called again.
@@ -35,7 +37,7 @@ def configure(level: str, form: str) -> Lines | None:
     handler: logging.Handler = logging.StreamHandler(sys.stderr)
     lines = None
     if fd is not None:
-        lines = Lines(fd, lambda count: _encoded(formatter, _dropped(count)))
+        lines = Lines(fd, lambda count: _encoded(formatter, _dropped(count)), _marker(who, form) if who else None)
         handler = LineHandler(lines)
     handler.setFormatter(formatter)
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
@@ -60,6 +62,15 @@ class LineHandler(logging.Handler):
     def close(self) -> None:
         self._lines.close()
         super().close()
+
+
+def _marker(who: Mapping[str, int], form: str) -> Callable[[bytes], bytes]:
+    """Adds `who` to the beginning of a line."""
+    if form == "json":
+        members = jsontext.encode(dict(who))[:-1] + b","
+        return lambda line: members + line[1:]
+    words = " ".join(f"{name}={value}" for name, value in who.items())
+    return lambda line: f"[{words}] ".encode() + line
 
 
 def _encoded(formatter: logging.Formatter, record: logging.LogRecord) -> bytes:

@@ -76,6 +76,9 @@ RATE_LIMITED = Family("toolgate_rate_limited_total", "Requests that a rate limit
 CALLBACKS = Family(
     "toolgate_callbacks_total", "Callbacks of tool servers by how they were answered.", ("backend", "outcome")
 )
+DROPPED_NOTICES = Family(
+    "toolgate_dropped_notices_total", "Notices to callback tool servers that were never sent.", BACKEND
+)
 RELOADS = Family("toolgate_config_reloads_total", "Reloads of the configuration.", ("outcome",))
 LAST_RELOAD = Family(
     "toolgate_config_last_reload_successful",
@@ -131,6 +134,7 @@ ISSUER_UP = Family(
 ISSUER_AGE = Family(
     "toolgate_issuer_keys_age_seconds", "Age of the keys of an issuer in use.", ("issuer",), "gauge", merge="max"
 )
+STATE_LOSSES = Family("toolgate_state_losses_total", "Times that Redis was found without what was remembered there.")
 STATE_UP = Family("toolgate_state_up", "Whether calls can be remembered.", (), "gauge", merge="min")
 BODY_MEMORY = Family(
     "toolgate_body_memory_bytes",

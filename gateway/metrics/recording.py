@@ -10,6 +10,7 @@ from msgspec import Struct
 from gateway.metrics.families import (
     AUTH_FAILURES,
     CALLBACKS,
+    DROPPED_NOTICES,
     LAST_RELOAD,
     OTHER,
     OVERHEAD,
@@ -19,6 +20,7 @@ from gateway.metrics.families import (
     REQUEST_DURATION,
     REQUEST_S,
     REQUESTS,
+    STATE_LOSSES,
     TOOL_CALLS,
     TOOL_DURATION,
     TOOL_S,
@@ -34,7 +36,7 @@ OPERATIONS = frozenset({
     "handshake",
 })  # fmt: skip
 OUTCOMES = frozenset({"ok", "tool_error", "invalid", "refused", "timeout", "unknown"})
-CALLBACK_OUTCOMES = {200: "taken", 400: "refused", 404: "unknown", 413: "too_large", 503: "no_room"}
+CALLBACK_OUTCOMES = {200: "taken", 400: "refused", 404: "unknown", 413: "too_large", 415: "compressed", 503: "no_room"}
 # All that this gateway answers with; another status would be counted by its class.
 SENT = (200, 202, 204, 304, 400, 401, 403, 404, 405, 408, 413, 414, 415, 422, 429, 431, 499, 500, 501, 503, 505)
 STATUSES = {0: NONE} | {status: str(status) for status in SENT}
@@ -65,6 +67,7 @@ class Metrics:
         self._max_tools = max_tools
         self._gauges = gauges
         self._overhead = self.store.row(OVERHEAD, ())
+        self._losses = self.store.row(STATE_LOSSES, ())  # from the start, so that the first is seen as an increase
         # Rows bound at the first use. Their keys are values that labels may have, never a caller's word.
         self._requests: dict[tuple[str | None, str, int], tuple[Row, Row]] = {}
         self._calls: dict[tuple[str, str, str], tuple[Row, Row]] = {}
@@ -116,6 +119,14 @@ class Metrics:
     def callback(self, backend: str | None, status: int) -> None:
         """Counts a callback of a tool server, by the status it was answered with."""
         self._add(CALLBACKS, self._backend(backend), CALLBACK_OUTCOMES.get(status, OTHER))
+
+    def state_lost(self) -> None:
+        """Counts that the state has lost what was remembered."""
+        self._losses[0] += 1.0
+
+    def notice_dropped(self, backend: str) -> None:
+        """Counts a notice to a callback tool server that is never sent."""
+        self._add(DROPPED_NOTICES, self._backend(backend))
 
     def reload(self, outcome: str) -> None:
         """Counts a reload of the configuration: `ok` or `failed`."""

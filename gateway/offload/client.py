@@ -90,7 +90,7 @@ class Offload:
         is_owed: bool = False,
         within_s: float | None = None,
     ) -> Parts:
-        """Runs a function of `tasks.TASKS` in the child on `parts` and returns what it returns.
+        """Runs a task, which is a function of a module, in the child on `parts` and returns what it returns.
 
         Raises OverrunError if it uses more than `cpu_s` seconds of processor time or more memory than there is, and
         OffloadError if too many tasks wait, there is no answer within `within_s` seconds, or there is no child to run
@@ -176,7 +176,7 @@ class Offload:
         child = self._child = self._child or await _start(self._memory_bytes)
         try:
             async with asyncio.timeout(job.cpu_s * WALL_FACTOR + WALL_S):
-                frame = tasks.encode((job.task.__name__, job.parts))
+                frame = tasks.encode_request(job.task, job.parts)
                 child.writer.write(HEAD.pack(len(frame), job.cpu_s))
                 child.writer.write(frame)
                 del frame

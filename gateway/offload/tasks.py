@@ -1,7 +1,8 @@
 """The child's tasks: pure functions of bytes that may take long, and the frames that carry them and their answers.
 
-A frame is a fixed head and a MessagePack body: of a request the task's name and its parts, of an answer the parts that
-the task returned. Each part is JSON text unless the task says otherwise.
+A frame is a fixed head and a MessagePack body: of a request the task and its parts, of an answer the parts that the
+task returned. A task is any function of parts, here or in another module: the frame names both, and the child imports
+it. Each part is JSON text unless the task says otherwise.
 """
 
 from __future__ import annotations
@@ -10,19 +11,15 @@ import re
 import struct
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from importlib import import_module
 
 import msgspec
 from msgspec import Raw, Struct
 
 from gateway import jsontext
 from gateway.dialects import callback
-from gateway.dialects.callback_toolset import read_toolset
-from gateway.dialects.listings import read_list
-from gateway.dialects.mcp_listings import read_tools
-from gateway.dialects.rcrt_tools import read_catalog
 from gateway.model import Decode, Json, JsonObject, ToolFailure, ToolResult
 from gateway.openapi.selection import SelectionError, compiled
-from gateway.openapi.tools import read_operations
 from gateway.schemas import (
     CompiledSchema,
     SchemaError,
@@ -45,12 +42,23 @@ FEW = 64  # entries of a list in which such members are looked for
 REMEMBERED = 8  # compiled schemas; each may take 32 MB
 
 encode = msgspec.msgpack.Encoder().encode
-decode_request = msgspec.msgpack.Decoder(tuple[str, Parts]).decode
+decode_request = msgspec.msgpack.Decoder(tuple[str, str, Parts]).decode
 decode_answer = msgspec.msgpack.Decoder(Parts).decode
 
 # Without the limits of `jsontext`: what comes here was read by it before.
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.decode
+
+
+def encode_request(task: Task, parts: Parts) -> bytes:
+    """The body of a request."""
+    return encode((task.__module__, task.__name__, parts))
+
+
+def task_of(module: str, name: str) -> Task:
+    """The task of that name: the child imports what its tasks need and nothing else."""
+    task: Task = getattr(import_module(module), name)
+    return task
 
 
 def read_document(text: bytes, depth: bytes, *members: bytes) -> tuple[bytes, ...]:
@@ -195,21 +203,3 @@ def _promised(schema: JsonObject | None) -> tuple[JsonObject | None, bool]:
     except SchemaError:
         return schema, False
     return promised, is_json_schema(promised)
-
-
-TASKS: dict[str, Task] = {
-    task.__name__: task
-    for task in (
-        read_document,
-        read_value,
-        read_callback,
-        read_list,
-        read_tools,
-        read_toolset,
-        read_catalog,
-        read_operations,
-        explain_input,
-        explain_output,
-        check_schemas,
-    )
-}

@@ -12,8 +12,10 @@ from gateway.model import Json, JsonObject
 from gateway.openapi.errors import OperationError
 from gateway.openapi.keywords import texts_of
 from gateway.openapi.operations import Operation
+from gateway.openapi.paths import PLACEHOLDER
 from gateway.openapi.plan import Style, Where
 from gateway.openapi.schemas import Converter
+from gateway.wire import is_token
 
 ORDER: tuple[Where, ...] = ("path", "query", "querystring", "header", "cookie")
 STYLES: dict[Where, tuple[Style, ...]] = {  # the first is the default
@@ -27,9 +29,8 @@ BODY = "body"  # the argument that is the body, and nothing else
 
 # The names of arguments that the large model APIs take.
 ARGUMENT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
-TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")  # names of headers and cookies (RFC 9110, 5.6.2)
+MAX_NAME = 256  # characters of a header or cookie
 SCALARS = frozenset({"boolean", "integer", "null", "number", "string"})
-PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.-]")
 
 KEY_HEADER = "idempotency-key"  # sent as the operator says
@@ -128,9 +129,14 @@ def _has_place(where: Where, name: str, placeholders: Collection[str], warnings:
     if where == "path" and name not in placeholders:
         warnings.append(f"Its parameter {name[:64]!r} stands nowhere in its path; it is left out.")
         return False
-    if where in ("header", "cookie") and TOKEN.fullmatch(name) is None:
+    if where in ("header", "cookie") and not is_field_name(name):
         raise OperationError(f"Its parameter {name[:64]!r} cannot be the name of a {where}.")
     return True
+
+
+def is_field_name(name: str) -> bool:
+    """Whether a header or a cookie may have this name."""
+    return len(name) <= MAX_NAME and is_token(name) is not None
 
 
 def _check_query(places: Iterable[Where]) -> None:

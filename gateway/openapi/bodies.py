@@ -32,7 +32,7 @@ def encode_body(plan: BodyPlan, value: Json) -> Body:
     if type(value) is Raw and (plan.fixed or plan.kind != "json"):
         value = narrow(value)
     for pointer, fixed in plan.fixed.items():
-        value = _with_fixed(value, [_unescaped(token) for token in pointer.split("/")[1:]], fixed)
+        value = _with_fixed(value, jsontext.split_pointer(pointer), fixed)
     return _ENCODERS[plan.kind](plan, value)
 
 
@@ -46,10 +46,6 @@ def narrow(text: Raw) -> Json:
     if is_wide:
         raise UnsendableError("holds too many values to be sent here")
     return jsontext.decode(document)
-
-
-def _unescaped(token: str) -> str:
-    return token.replace("~1", "/").replace("~0", "~")  # RFC 6901, 4
 
 
 def _with_fixed(value: Json, tokens: Sequence[str], fixed: Json) -> Json:

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
 from gateway.model import Json, JsonObject
-from gateway.openapi.references import referring
+from gateway.openapi.references import fragment_name, referring
 
 MEMBER = "x-files"  # of the document: what the files hold, by their paths
 SUFFIXES = (".json", ".yaml", ".yml")
@@ -49,7 +49,7 @@ class _Bundle:
             file, _, fragment = node["$ref"].partition("#")
             other = self._named(file, name) if file else name
             if other and (not file or self._have(other, found)):
-                node["$ref"] = f"#/{MEMBER}/{_escaped(other)}{fragment}"
+                node["$ref"] = f"#/{MEMBER}/{fragment_name(other)}{fragment}"
         return found
 
     def _named(self, file: str, beside: str) -> str | None:
@@ -97,8 +97,3 @@ class _Bundle:
         if self._size > MAX_BYTES:
             raise ValueError(f"all files together are larger than {MAX_BYTES} bytes.")
         return self._decode(text)
-
-
-def _escaped(name: str) -> str:
-    """A name in a JSON Pointer that is a URI fragment."""
-    return name.replace("%", "%25").replace("~", "~0").replace("/", "~1")

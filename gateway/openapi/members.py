@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gateway.jsontext import split_pointer
 from gateway.model import Json, JsonObject
 from gateway.openapi.arguments import BODY, kinds_of
 from gateway.openapi.errors import OperationError
@@ -41,7 +42,7 @@ def requires_members(schema: Json, converter: Converter) -> bool:
 
 
 def _tokens(pointer: str) -> list[str]:
-    return [token.replace("~1", "/").replace("~0", "~") for token in pointer.removeprefix(POINTER).split("/")]
+    return split_pointer(pointer)[1:]
 
 
 def _parts(schema: Json, converter: Converter) -> list[JsonObject]:

@@ -11,12 +11,12 @@ from enum import IntEnum
 from gateway.naming import DEFAULT_VERSION, DIGEST_LENGTH, full_version, word
 from gateway.openapi.curation import tool_terms
 from gateway.openapi.operations import Operation
+from gateway.openapi.paths import PLACEHOLDER
 from gateway.openapi.terms import Terms, ToolTerms
 from gateway.openapi.texts import MAX_READ, cut, harmless
 
 MAX_WORD = 128  # characters of a tool's name without its toolkit
 MAX_DESCRIPTION = 1024  # characters; the tool interfaces of common models cut off there
-PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 VERSION = re.compile(r"[vV]?(?P<numbers>[0-9]{1,9}(?:\.[0-9]{1,9}){0,2})(?P<rest>(?:[-+. _].*)?)", re.DOTALL)
 DATE = re.compile(r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})(?P<rest>(?:[-+. _T].*)?)", re.DOTALL)
 SHOWN = 40  # characters of a version in a warning

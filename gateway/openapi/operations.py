@@ -12,8 +12,10 @@ from gateway.dialects.listings import MAX_SHOWN
 from gateway.model import Json, JsonObject, Rejected
 from gateway.openapi.document import Document
 from gateway.openapi.errors import OperationError
+from gateway.openapi.paths import PLACEHOLDER
 from gateway.openapi.plan import METHODS
 from gateway.openapi.terms import Terms
+from gateway.wire import is_token
 
 NEVER = frozenset(("TRACE", "CONNECT"))
 MAX_ALTERNATIVES = 100  # of the security of an operation, each of which is looked at for each operation
@@ -25,9 +27,8 @@ STYLES = {
     "header": ("simple",),
     "cookie": ("form", "cookie"),
 }
-TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,64}")  # RFC 9110, 5.6.2
+MAX_METHOD = 64  # characters
 RESPONSE = re.compile(r"[1-5](?:[0-9]{2}|XX)")
-PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 NO_NAME = re.compile(r"[+#./;?&*].*|.*[*]")  # of RFC 6570, which are not OpenAPI's
 
 
@@ -59,7 +60,7 @@ class Operation(Struct, frozen=True, kw_only=True):
         return f"{self.method} {self.template}"
 
 
-class Outline(Struct, frozen=True):
+class PartialOperation(Struct, frozen=True):
     """An operation as far as choosing and naming it takes: without prefix, parameters, body, responses and security.
 
     `node` is the document's, `path_node` that of its path.
@@ -72,18 +73,18 @@ class Outline(Struct, frozen=True):
 
 def operations(document: Document, terms: Terms) -> Iterator[Operation | Rejected]:
     """All operations of a document, in its order."""
-    for outline in outlines(document):
-        if isinstance(outline, Rejected):
-            yield outline
+    for partial in partial_operations(document):
+        if isinstance(partial, Rejected):
+            yield partial
             continue
         try:
-            yield completed(outline, document, terms)
+            yield completed(partial, document, terms)
         except OperationError as exc:
-            yield rejected(outline.operation, str(exc))
+            yield rejected(partial.operation, str(exc))
 
 
-def outlines(document: Document) -> Iterator[Outline | Rejected]:
-    """All operations of a document in outline, in its order."""
+def partial_operations(document: Document) -> Iterator[PartialOperation | Rejected]:
+    """All operations of a document, in its order, as far as choosing and naming them takes."""
     offered = document.root.get("x-mcp")
     for path, item in document.root.get("paths", {}).items():
         if path.startswith("x-"):
@@ -95,14 +96,16 @@ def outlines(document: Document) -> Iterator[Outline | Rejected]:
             continue
         for method, node in _by_method(path_node, document):
             if isinstance(node, dict):
-                yield Outline(_outlined(method, path, node, path_node.get("x-mcp", offered)), node, path_node)
+                yield PartialOperation(
+                    _read_partial(method, path, node, path_node.get("x-mcp", offered)), node, path_node
+                )
             else:
                 yield Rejected(id=f"{method} {path}"[:MAX_SHOWN], reason="It is no object.")
 
 
-def completed(outline: Outline, document: Document, terms: Terms) -> Operation:
+def completed(partial: PartialOperation, document: Document, terms: Terms) -> Operation:
     """An operation with all that calls need of the document. Raises OperationError."""
-    operation, node, path_node = outline.operation, outline.node, outline.path_node
+    operation, node, path_node = partial.operation, partial.node, partial.path_node
     _check_template(operation.template)
     security = node.get("security", document.root.get("security"))
     if isinstance(security, list) and len(security) > MAX_ALTERNATIVES:
@@ -138,11 +141,11 @@ def _by_method(path_node: JsonObject, document: Document) -> Iterator[tuple[str,
     more = path_node.get("additionalOperations")
     if document.dialect == "3.2" and isinstance(more, dict):
         for method, node in more.items():
-            if TOKEN.fullmatch(method) and method.upper() not in NEVER:
+            if len(method) <= MAX_METHOD and is_token(method) and method.upper() not in NEVER:
                 yield method, node
 
 
-def _outlined(method: str, path: str, node: JsonObject, offered: Json) -> Operation:
+def _read_partial(method: str, path: str, node: JsonObject, offered: Json) -> Operation:
     tags = node.get("tags")
     return Operation(
         method=method,

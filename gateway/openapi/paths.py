@@ -13,10 +13,10 @@ from gateway.openapi.serialise import UnsendableError, encoder
 
 MAX_DECODINGS = 8  # of a value: no chain of servers decodes it so often
 DOTS = (".", "..")
+PLACEHOLDER = re.compile(r"\{([^{}]*)\}")
 CLIMBS = "is, or has as a part, '.' or '..', which means another path"
 
 _MARK = "\0"  # where a placeholder stood: no path has one
-_placeholders = re.compile(r"\{([^{}]*)\}").split
 _encoded = encoder("/%:@!$&'()*+,;=")  # `%` begins what is encoded already
 _forbidden = re.compile(r"[\x00-\x1f\x7f-\x9f\\]").search  # Windows takes a backslash for a slash
 _parts = re.compile(r"[/;]").split  # servers that know parameters of a segment cut it at the semicolon
@@ -32,8 +32,8 @@ class Segment(NamedTuple):
 @lru_cache(4096)  # the operations of a few documents
 def read_template(template: str) -> tuple[str, tuple[Segment, ...]]:
     """Reads a template as a frame with a `%s` for each segment that has placeholders, and these segments."""
-    literals = _placeholders(template)[::2]
-    names = iter(_placeholders(template)[1::2])
+    parts = PLACEHOLDER.split(template)
+    literals, names = parts[::2], iter(parts[1::2])
     frames, segments = [], []
     for segment in _MARK.join(literals).split("/"):
         frame = "%s".join(_encoded(literal).replace("%", "%%") for literal in segment.split(_MARK))

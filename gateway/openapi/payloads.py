@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from gateway.model import Json, JsonObject
 from gateway.openapi import media
-from gateway.openapi.arguments import STYLES, TOKEN, kinds_of
+from gateway.openapi.arguments import STYLES, is_field_name, kinds_of
 from gateway.openapi.definitions import Direction
 from gateway.openapi.errors import OperationError
 from gateway.openapi.keywords import texts_of
@@ -172,7 +172,7 @@ def _fixed_headers(headers: JsonObject) -> dict[str, str]:
         schema = header.get("schema") if isinstance(header, dict) else None
         options = texts_of([schema.get("const")]) or texts_of(schema.get("enum")) if isinstance(schema, dict) else []
         values = [value for value in options if value.isprintable() and value.isascii()]
-        if len(values) == 1 and TOKEN.fullmatch(name) and name.lower() not in ("content-type", "content-disposition"):
+        if len(values) == 1 and is_field_name(name) and name.lower() not in ("content-type", "content-disposition"):
             found[name] = values[0]
     return found
 

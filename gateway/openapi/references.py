@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import unquote, urldefrag, urljoin
 
+from gateway.jsontext import escaped_name, split_pointer
 from gateway.model import Json, JsonObject
 from gateway.openapi.errors import OperationError
 
@@ -29,9 +30,12 @@ def target(root: JsonObject, reference: str) -> Json:
 
 def tokens(reference: str) -> list[str]:
     """The names in a JSON Pointer that is a URI fragment: `#/paths/~1a` has `paths` and `/a` (RFC 6901)."""
-    pointer = unquote(reference[1:]) if "%" in reference else reference[1:]
-    parts = pointer.split("/")[1:]
-    return [part.replace("~1", "/").replace("~0", "~") for part in parts] if "~" in pointer else parts
+    return split_pointer(unquote(reference[1:]) if "%" in reference else reference[1:])
+
+
+def fragment_name(name: str) -> str:
+    """A name as a JSON Pointer that is a URI fragment has it."""
+    return escaped_name(name).replace("%", "%25")
 
 
 def resolve(root: JsonObject, node: Json) -> JsonObject:

@@ -30,7 +30,7 @@ MAX_SHOWN = 80  # characters of a name or URL of the document
 URLS = ("authorizationUrl", "tokenUrl", "deviceAuthorizationUrl")  # of an OAuth flow
 
 
-class Fate(NamedTuple):
+class OperationOutcome(NamedTuple):
     """What became of an operation: a tool, or the reason why it is none; `notes` are for the operator."""
 
     operation: Operation
@@ -44,12 +44,15 @@ class Fate(NamedTuple):
         return self.tool is not None or self.reason == NO_LIST
 
 
-def report_of(document: Document, fates: Sequence[Fate], terms: Terms, *, rejected: int = 0, pin: str = "") -> Report:
-    """The report on a document; its `rejected` operations are told elsewhere, whether or not they have fates.
+def report_of(
+    document: Document, outcomes: Sequence[OperationOutcome], terms: Terms, *, rejected: int = 0, pin: str = ""
+) -> Report:
+    """The report on a document; its `rejected` operations are told elsewhere, whether or not they have outcomes.
 
     `pin` is the digest that holds a configuration to this document.
     """
-    tools, left_out = sum(fate.tool is not None for fate in fates), sum(bool(fate.reason) for fate in fates)
+    tools = sum(outcome.tool is not None for outcome in outcomes)
+    left_out = sum(bool(outcome.reason) for outcome in outcomes)
     facts = [
         ("document", f"{_shown(document.title) or 'without a title'} {_shown(document.version)}".rstrip()),
         (
@@ -57,24 +60,24 @@ def report_of(document: Document, fates: Sequence[Fate], terms: Terms, *, reject
             f"{tools + left_out + rejected}, of them {tools} published, {left_out} left out, {rejected} that cannot be "
             "tools",
         ),
-        ("tags", _tags(fates)),
+        ("tags", _tags(outcomes)),
         ("security", _security(document, terms)),
         ("ignored", _ignored(document.root)),
         ("pin", pin),
     ]
-    operations = [fate.operation for fate in fates]
+    operations = [outcome.operation for outcome in outcomes]
     said = [*document.warnings, *unknown_tools(operations, terms), *idle_tools(operations, terms)]
     if not terms.version:
         said.append(version_of(document.version)[1])
     notes = [Group(text=text) for text in said if text]
-    notes += _grouped((note, _named(fate.operation)) for fate in fates for note in fate.notes)
-    notes += _grouped(_asked_of_models(fates))
+    notes += _grouped((note, _named(outcome.operation)) for outcome in outcomes for note in outcome.notes)
+    notes += _grouped(_asked_of_models(outcomes))
     notes += _grouped(_called_by_place(operations, terms))
     return Report(
         facts=tuple((name, text) for name, text in facts if text),
-        left_out=tuple(_grouped((fate.reason, _named(fate.operation)) for fate in fates if fate.reason)),
+        left_out=tuple(_grouped((outcome.reason, _named(outcome.operation)) for outcome in outcomes if outcome.reason)),
         notes=tuple(notes),
-        choices=tuple(map(_choice, fates[:MAX_CHOICES])),
+        choices=tuple(map(_choice, outcomes[:MAX_CHOICES])),
     )
 
 
@@ -94,13 +97,13 @@ def _grouped(found: Iterable[tuple[str, str]]) -> list[Group]:
     return [Group(text=text, ids=tuple(ids)) for text, ids in sorted(groups.items(), key=lambda it: -len(it[1]))]
 
 
-def _tags(fates: Sequence[Fate]) -> str:
+def _tags(outcomes: Sequence[OperationOutcome]) -> str:
     """Each tag with the number of its operations that are chosen, and of all."""
     total, tools = Counter[str](), Counter[str]()
-    for fate in fates:
-        total.update(set(fate.operation.tags))
-        if fate.is_chosen:
-            tools.update(set(fate.operation.tags))
+    for outcome in outcomes:
+        total.update(set(outcome.operation.tags))
+        if outcome.is_chosen:
+            tools.update(set(outcome.operation.tags))
     shown = [f"{_shown(tag)} {tools[tag]} of {count}" for tag, count in total.most_common(MAX_TAGS)]
     more = len(total) - len(shown)
     return ", ".join([*shown, *([f"and {more} more"] if more > 0 else [])])
@@ -165,15 +168,15 @@ def _ignored(root: JsonObject) -> str:
     return ", ".join(f"{count} {what}{'s' * (count > 1)}" for what, count in counts.items() if count)
 
 
-def _asked_of_models(fates: Iterable[Fate]) -> Iterator[tuple[str, str]]:
+def _asked_of_models(outcomes: Iterable[OperationOutcome]) -> Iterator[tuple[str, str]]:
     """Headers and cookies that a model has to make up."""
-    for fate in fates:
-        for one in fate.tool.plan.parameters if fate.tool else ():
+    for outcome in outcomes:
+        for one in outcome.tool.plan.parameters if outcome.tool else ():
             if one.where in ("header", "cookie") and one.required and one.fixed is UNSET:
                 what = f"the {one.where} {_shown(one.name)}"
                 yield (
                     f"a model must give {what}; fix it under arguments if it is the same for all",
-                    _named(fate.operation),
+                    _named(outcome.operation),
                 )
 
 
@@ -185,9 +188,9 @@ def _called_by_place(operations: Sequence[Operation], terms: Terms) -> Iterator[
             yield "other operations have the same operationId, so its name is made of method and path", operation.place
 
 
-def _choice(fate: Fate) -> str:
+def _choice(outcome: OperationOutcome) -> str:
     """A line of `include` for an operation; one that becomes no tool is commented out."""
-    operation = fate.operation
+    operation = outcome.operation
     if len(operation.id or operation.template) > MAX_CHOSEN:
         return f"# {operation.method} {_shown(operation.template)} has a name that is too long to choose it by"
     if operation.id:
@@ -195,6 +198,6 @@ def _choice(fate: Fate) -> str:
     else:
         match = f"{{path: {json.dumps(operation.template)}, method: {operation.method}}}"
     about = operation.place if operation.id else operation.summary.partition("\n")[0]
-    if not fate.is_chosen:
-        return f"# - {match} # {fate.reason or 'It cannot be a tool.'}"
+    if not outcome.is_chosen:
+        return f"# - {match} # {outcome.reason or 'It cannot be a tool.'}"
     return f"- {match} # {_shown(about)}".removesuffix(" # ")

@@ -215,6 +215,5 @@ def _anchors(root: JsonObject) -> dict[str, set[str]]:
             if name in ("$anchor", "$dynamicAnchor", "$id") and isinstance(value, str):
                 found.setdefault(value if name == "$id" else f"#{value}", set()).add(place)
             elif isinstance(value, dict | list):
-                token = str(name).replace("~", "~0").replace("/", "~1").replace("%", "%25")
-                waiting.append((value, f"{place}/{token}"))
+                waiting.append((value, f"{place}/{references.fragment_name(str(name))}"))
     return found

@@ -13,10 +13,10 @@ from gateway.openapi.errors import OperationError
 from gateway.openapi.operations import Operation
 from gateway.openapi.plan import Access, Key, Lent
 from gateway.openapi.terms import Terms
+from gateway.wire import is_token
 
 Place = Literal["header", "query", "cookie"]
 Chosen = tuple[Access, Requirements, tuple[str, ...]]
-TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
 # Headers that a document may not have us put a credential into: they frame the message, or belong to the connection.
 NOT_FOR_KEYS = frozenset(
     {"host", "content-length", "content-type", "transfer-encoding", "connection", "upgrade", "te", "trailer", "expect"}
@@ -200,7 +200,7 @@ def _key_place(scheme: JsonObject) -> tuple[Place, str] | None:
     where, name = scheme.get("in"), scheme.get("name")
     if scheme.get("type") != "apiKey" or where not in ("header", "query", "cookie"):
         return None
-    if not isinstance(name, str) or not name or (where != "query" and not TOKEN.issuperset(name)):
+    if not isinstance(name, str) or not name or (where != "query" and not is_token(name)):
         return None
     place = _place(cast(Place, where), name)
     return None if where == "header" and place[1] in NOT_FOR_KEYS else place

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
+from gateway.jsontext import split_pointer
 from gateway.model import Json
 
 Select = Callable[[Json], Json]
@@ -81,7 +82,7 @@ def _by_pointer(pointer: str) -> Select:
     wrong = WRONG_ESCAPE.search(pointer)
     if wrong is not None:
         raise SelectionError(f"it is no JSON Pointer: '~' at column {wrong.start() + 1}")
-    tokens = [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
+    tokens = split_pointer(pointer)
 
     def select(value: Json) -> Json:
         for token in tokens:

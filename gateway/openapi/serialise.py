@@ -12,6 +12,7 @@ from functools import lru_cache, partial
 
 from gateway.model import Json, JsonObject
 from gateway.openapi.plan import Parameter
+from gateway.wire import is_token
 
 # What `allow_reserved` leaves as it is; never what ends the part of a URL it stands in, or means another character.
 RESERVED = {"query": ":/?[]@!$'()*,;=", "path": ":[]@!$&'()*+,;=", "cookie": ""}
@@ -23,7 +24,6 @@ CONTAINERS = (list, dict)
 LONGEST_PLAIN = 1e21  # from here on JavaScript, too, writes numbers with an exponent
 
 _is_cookie_value = re.compile(rf"[%A-Za-z0-9{re.escape(COOKIE_OCTETS)}]*").fullmatch
-_is_token = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+").fullmatch  # RFC 9110, 5.6.2
 
 Encode = Callable[[str], str]
 
@@ -216,7 +216,7 @@ def _plain_cookie(parameter: Parameter, value: Json) -> str | None:
     """Cookies in which nothing is encoded (OpenAPI 3.2, style `cookie`)."""
     if type(value) not in CONTAINERS:
         return f"{parameter.name}={_cookie_part(scalar(value))}"
-    if type(value) is dict and parameter.explode and not all(map(_is_token, value)):
+    if type(value) is dict and parameter.explode and not all(map(is_token, value)):
         raise UnsendableError("has a member whose name cannot be that of a cookie")
     return _form(parameter.name, value, parameter.explode, _cookie_part, "; ")
 

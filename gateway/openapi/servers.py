@@ -9,8 +9,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from gateway.model import Json
 from gateway.openapi.errors import OperationError
+from gateway.openapi.paths import PLACEHOLDER
 
-VARIABLE = re.compile(r"\{([^{}]*)\}")
 ILLEGAL = re.compile(r"[\x00-\x20\x7f\\?#{}]")
 SHOWN = 120  # characters of a URL in a message
 
@@ -90,7 +90,7 @@ class Servers:
         if not isinstance(url, str):
             raise OperationError("It has a server without a url.")
         declared = entry.get("variables")
-        url = VARIABLE.sub(lambda found: self._value(found[1], declared), url)
+        url = PLACEHOLDER.sub(lambda found: self._value(found[1], declared), url)
         try:
             parts = urlsplit(url, self._scheme)
             origin = _origin(parts)
@@ -98,7 +98,7 @@ class Servers:
             raise OperationError(f"It has a server with the url {url[:SHOWN]!r}, which is none.") from exc
         path = parts.path.rstrip("/").removeprefix(".")
         path = f"/{path}" if path and not path.startswith("/") else path
-        if unknown := VARIABLE.search(path):
+        if unknown := PLACEHOLDER.search(path):
             raise OperationError(f"It has a server with the variable {unknown[1][:SHOWN]!r}, which has no value.")
         if ILLEGAL.search(path) or any(segment in (".", "..", "") for segment in path.split("/")[1:]):
             raise OperationError(f"It has a server with the path {path[:SHOWN]!r}, which cannot be used.")

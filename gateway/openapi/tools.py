@@ -20,10 +20,10 @@ from gateway.openapi.errors import OperationError
 from gateway.openapi.inlining import Inliner
 from gateway.openapi.inputs import input_of
 from gateway.openapi.names import description_of, tool_names, version_of
-from gateway.openapi.operations import Operation, Outline, completed, outlines, rejected
+from gateway.openapi.operations import Operation, PartialOperation, completed, partial_operations, rejected
 from gateway.openapi.outputs import output_of
 from gateway.openapi.plan import OperationTool, Plan
-from gateway.openapi.report import NO_LIST, Fate, report_of
+from gateway.openapi.report import NO_LIST, OperationOutcome, report_of
 from gateway.openapi.schemas import Converter
 from gateway.openapi.security import access_of, credential_names
 from gateway.openapi.sharing import Parts, Restorer
@@ -48,33 +48,34 @@ def read_operations(encoded_terms: bytes, text: bytes) -> tuple[bytes, ...]:
     gathered = Gathered(terms.bounds)
     try:
         document = read_document(text, terms.url, terms.server_variables, terms.folder)
-        found = _outlines(document, gathered)
-        names = tool_names([outline.operation for outline in found], terms)
+        found = _partial_operations(document, gathered)
+        names = tool_names([partial.operation for partial in found], terms)
     except DocumentError as exc:
         return (encode(Summary(failure=str(exc))),)
-    reasons = [chosen(outline.operation, terms) for outline in found]
+    reasons = [chosen(partial.operation, terms) for partial in found]
     if failure := _misfit(found, reasons, terms):
-        fates = [
-            Fate(outline.operation, None, reason or NO_LIST) for outline, reason in zip(found, reasons, strict=True)
+        outcomes = [
+            OperationOutcome(partial.operation, None, reason or NO_LIST)
+            for partial, reason in zip(found, reasons, strict=True)
         ]
-        return (encode(Summary(failure=failure, report=_report(document, fates, terms, gathered, text))),)
+        return (encode(Summary(failure=failure, report=_report(document, outcomes, terms, gathered, text))),)
     maker = _Maker(document, terms, names)
-    fates = []
-    for outline, reason in zip(found, reasons, strict=True):
+    outcomes = []
+    for partial, reason in zip(found, reasons, strict=True):
         if reason is None:
-            fates.append(Fate(outline.operation, maker.tool(outline, gathered), "", maker.notes))
+            outcomes.append(OperationOutcome(partial.operation, maker.tool(partial, gathered), "", maker.notes))
         else:
-            fates.append(Fate(outline.operation, None, reason))
+            outcomes.append(OperationOutcome(partial.operation, None, reason))
     first, *rest = gathered.encoded(
-        f"OpenAPI {document.dialect}", report=_report(document, fates, terms, gathered, text)
+        f"OpenAPI {document.dialect}", report=_report(document, outcomes, terms, gathered, text)
     )
     return first, *maker.parts.encoded(), *rest
 
 
-def _outlines(document: Document, gathered: Gathered) -> list[Outline]:
+def _partial_operations(document: Document, gathered: Gathered) -> list[PartialOperation]:
     """All operations of a document; those that cannot be read are rejected. Raises DocumentError for too many."""
-    found: list[Outline] = []
-    for entry in outlines(document):
+    found: list[PartialOperation] = []
+    for entry in partial_operations(document):
         if isinstance(entry, Rejected):
             gathered.rejected.append(entry)
         else:
@@ -84,23 +85,25 @@ def _outlines(document: Document, gathered: Gathered) -> list[Outline]:
     return found
 
 
-def _misfit(found: Sequence[Outline], reasons: Sequence[str | None], terms: Terms) -> str:
+def _misfit(found: Sequence[PartialOperation], reasons: Sequence[str | None], terms: Terms) -> str:
     """Why a document cannot be used as its operator wants; empty if it can.
 
     What is said about an operation that is not there may have forbidden what another one now allows.
     """
-    if unknown := list(islice(unknown_tools([outline.operation for outline in found], terms), SHOWN)):
+    if unknown := list(islice(unknown_tools([partial.operation for partial in found], terms), SHOWN)):
         return f"The configuration does not fit the document: {'; '.join(unknown)}"
-    wanted = [outline.operation for outline, reason in zip(found, reasons, strict=True) if reason is None]
+    wanted = [partial.operation for partial, reason in zip(found, reasons, strict=True) if reason is None]
     if len(wanted) <= terms.max_operations:
         return ""
     first = ", ".join((operation.id or operation.place)[:MAX_SHOWN] for operation in wanted[:SHOWN])
     return f"{len(wanted)} operations are chosen, and operations.max allows {terms.max_operations}. The first: {first}."
 
 
-def _report(document: Document, fates: Sequence[Fate], terms: Terms, gathered: Gathered, text: bytes) -> Raw:
+def _report(
+    document: Document, outcomes: Sequence[OperationOutcome], terms: Terms, gathered: Gathered, text: bytes
+) -> Raw:
     pin = f"sha256:{hashlib.sha256(text).hexdigest()}"
-    return Raw(encode(report_of(document, fates, terms, rejected=len(gathered.rejected), pin=pin)))
+    return Raw(encode(report_of(document, outcomes, terms, rejected=len(gathered.rejected), pin=pin)))
 
 
 class _Maker:
@@ -121,13 +124,13 @@ class _Maker:
         self._inliner = Inliner(terms.bounds.max_schema_bytes)
         self._version = terms.version or version_of(document.version)[0]
 
-    def tool(self, outline: Outline, gathered: Gathered) -> OperationTool | None:
+    def tool(self, partial: PartialOperation, gathered: Gathered) -> OperationTool | None:
         """Makes a tool and gathers it; None for an operation that cannot be one, which is rejected."""
         self.notes = ()
         try:
-            tool = self._checked(self._made(outline))
+            tool = self._checked(self._made(partial))
         except (OperationError, DefinitionError) as exc:
-            gathered.rejected.append(rejected(outline.operation, str(exc)))
+            gathered.rejected.append(rejected(partial.operation, str(exc)))
         except (
             AttributeError,
             LookupError,
@@ -135,7 +138,7 @@ class _Maker:
             ValueError,
         ) as exc:  # nothing in a document need be as it should
             reason = f"Something in it is not as OpenAPI says, or not understood ({type(exc).__name__})."
-            gathered.rejected.append(rejected(outline.operation, reason))
+            gathered.rejected.append(rejected(partial.operation, reason))
         else:
             return tool if gathered.take(tool, self._encoded) else None
         return None
@@ -170,11 +173,11 @@ class _Maker:
             self._outputs[text] = is_json_schema(schema)
         return self._outputs[text]
 
-    def _made(self, outline: Outline) -> OperationTool:
+    def _made(self, partial: PartialOperation) -> OperationTool:
         """Raises OperationError or DefinitionError for an operation that cannot be a tool."""
         document, terms = self._document, self._terms
-        said = tool_terms(outline.operation, terms)
-        operation = completed(outline, document, terms)
+        said = tool_terms(partial.operation, terms)
+        operation = completed(partial, document, terms)
         access, requires, notes = access_of(operation, document, terms)
         taken = credential_names(operation, document, terms)
         taking = input_of(operation, self._converter, terms, said, taken)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from gateway.app import Gateway
 from gateway.http.accesslog import AccessLog
 from gateway.http.clientip import peer
 from gateway.logs import output
-from gateway.server import Addresses, Listener, ServerError, ServerOptions, ServingContext, TlsFiles, run
+from gateway.server import (
+    Addresses,
+    Listener,
+    ServerError,
+    ServerOptions,
+    ServingContext,
+    TlsFiles,
+    most_connections,
+    run,
+)
 from gateway.settings import Config, ServerSettings
 
 
@@ -23,7 +32,7 @@ def server_options(config: Config, tls: ssl.SSLContext | None) -> ServerOptions:
         admin_host=server.admin.host,
         admin_port=server.admin.port,
         max_head_bytes=server.max_head_bytes,
-        max_connections=server.max_connections,
+        max_connections=most_connections(server.max_connections),
         head_timeout_s=server.head_timeout_s,
         body_timeout_s=server.body_timeout_s,
         idle_timeout_s=server.idle_timeout_s,
@@ -39,15 +48,16 @@ def serving_context(server: ServerSettings) -> ServingContext | None:
     if tls is None:
         return None
     files = TlsFiles(cert=tls.cert, key=tls.key, client_ca=tls.client_ca, requires_client=tls.require_client_cert)
-    return ServingContext(files, server.max_connections)
+    return ServingContext(files, most_connections(server.max_connections))
 
 
 class Serving:
-    """A gateway with its listener, in one process."""
+    """A gateway with its listener, in one process; `who` says in its log which of several that is."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, who: Mapping[str, int] | None = None) -> None:
         """Raises ServerError when a file of the configuration cannot be used."""
-        lines = output.configure(config.logging.level, config.logging.format)
+        self._who = who
+        lines = output.configure(config.logging.level, config.logging.format, who)
         self._access = AccessLog(lines, config.logging.format)
         try:
             self.gateway = Gateway(config, access=self._access)
@@ -63,7 +73,9 @@ class Serving:
         self._listener = listener
         observer = self.gateway.observer
         self.gateway.requests = listener.tasks
-        listener.refused = lambda status, why, client: observer.turned_away(status, why, peer({"client": client}))
+        listener.refused = lambda why, request_id, client: observer.turned_away(
+            why.status, why.reason, request_id=request_id, client=peer({"client": client})
+        )
         callbacks = self.gateway.callbacks
         listener.is_awaiting, listener.is_awaited = callbacks.are_awaited, callbacks.is_path
         listener.memory, listener.holder_of = self.gateway.memory, lambda scope: self.gateway.ip_of(scope)
@@ -103,4 +115,5 @@ class Serving:
         if self._listener is not None:
             self._listener.change(self.options)
         if now.logging != logging:
-            self._access.write_to(output.configure(now.logging.level, now.logging.format), now.logging.format)
+            lines = output.configure(now.logging.level, now.logging.format, self._who)
+            self._access.write_to(lines, now.logging.format)

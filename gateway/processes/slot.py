@@ -129,7 +129,8 @@ class WorkerSlot:
             sys.executable,
             *(f"-W{option}" for option in sys.warnoptions),
             "-P",  # the worker imports what this process would, wherever it is started
-            *("-m", "gateway.processes.worker", "--control", str(control.fileno()), *listen),
+            *("-m", "gateway.processes.worker", "--number", str(self._number), "--control", str(control.fileno())),
+            *listen,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             pass_fds=(control.fileno(), *numbers),
             start_new_session=True,  # Ctrl-C is for this process alone: to the worker it would be a second signal

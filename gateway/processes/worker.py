@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import gc
 import logging
+import os
 import signal
 import socket
 import sys
@@ -39,23 +40,24 @@ def main(words: Sequence[str] | None = None) -> int:
     """Serves until it is to stop; returns an exit code."""
     gc.freeze()  # what was imported stays; looking through it until this listens and again as it ends takes 0.1 s
     parser = argparse.ArgumentParser(prog="gateway.processes.worker")
+    parser.add_argument("--number", type=int, required=True)
     parser.add_argument("--control", type=int, required=True)
     parser.add_argument("--listen", type=int, action="append", required=True)
     given = parser.parse_args(words)
     for number in (signal.SIGHUP, signal.SIGINT):  # the supervisor acts on them for all workers
         signal.signal(number, signal.SIG_IGN)
-    return main_loop(_work(given.control, given.listen))
+    return main_loop(_work(given.number, given.control, given.listen))
 
 
-async def _work(control: int, listening: Sequence[int]) -> int:
+async def _work(number: int, control: int, listening: Sequence[int]) -> int:
     """Serves to the end, or reports to the supervisor why it cannot. Returns an exit code."""
     stop = _stop()
     reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=control), limit=MAX_LINE_BYTES)
     try:
         _, config = await receive(reader)
         assert config is not None  # a worker is asked for a report only after it has sent one
-        worker = Worker(config, writer)
-        await worker.run(reader, [socket.socket(fileno=number) for number in listening], stop)
+        worker = Worker(number, config, writer)
+        await worker.run(reader, [socket.socket(fileno=each) for each in listening], stop)
         return LOST if worker.serving.gateway.lost_results else OK
     except asyncio.IncompleteReadError:
         return OK  # the supervisor is gone
@@ -92,9 +94,9 @@ def _stop() -> Stop:
 class Worker:
     """Serves by the configuration it received last, and reports to the supervisor."""
 
-    def __init__(self, config: Config, writer: asyncio.StreamWriter) -> None:
+    def __init__(self, number: int, config: Config, writer: asyncio.StreamWriter) -> None:
         """Raises ServerError."""
-        self.serving = Serving(config)
+        self.serving = Serving(config, {"worker": number, "pid": os.getpid()})
         self._writer = writer
 
     async def run(self, reader: asyncio.StreamReader, sockets: Sequence[socket.socket], stop: Stop) -> None:

@@ -66,7 +66,7 @@ class RedisBuckets:
         await self._redis.aclose()
 
     def _lost(self, reason: str) -> None:
-        log.warning("rate limits cannot be shared: Redis is away", extra={"reason": reason.partition(":")[0]})
+        log.warning("rate limits cannot be shared: Redis is away", extra={"reason": reason})
         self._recovery = asyncio.create_task(self._recover())
 
     async def _recover(self) -> None:

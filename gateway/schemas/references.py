@@ -15,6 +15,7 @@ from urllib.parse import quote, unquote, urljoin
 
 import msgspec
 
+from gateway.jsontext import escaped_name, split_pointer
 from gateway.model import Json, JsonObject
 
 Schema = JsonObject
@@ -139,7 +140,7 @@ def followed(root: Schema, pointer: Pointer, ref: str) -> list[Any]:
 
 def pointer_of(fragment: str) -> Pointer:
     """The keys that a JSON pointer names (RFC 6901, section 6: in a fragment it is percent-encoded)."""
-    return tuple(part.replace("~1", "/").replace("~0", "~") for part in unquote(fragment).split("/")[1:])
+    return tuple(split_pointer(unquote(fragment)))
 
 
 def _has_others(root: Schema) -> bool:
@@ -274,7 +275,7 @@ class _Resources:
             base = self._bases.get(id(node), base)
         if isinstance(way[-1], dict):
             self._visit(way[-1], place, base, known=False)
-        return "#" + "".join("/" + quote(key.replace("~", "~0").replace("/", "~1"), safe="$~") for key in place)
+        return "#" + "".join("/" + quote(escaped_name(key), safe="$~") for key in place)
 
     def _rewritten_dynamic(self, ref: str, base: str) -> str:
         """The pointer to the target of a dynamic reference, if it has only one. Raises: SchemaError."""

@@ -12,10 +12,11 @@ from starlette.types import ASGIApp, Scope
 
 from gateway.pacing import NOTHING
 from gateway.server.exchange import Exchange
-from gateway.server.head import Refused, refusal
 from gateway.server.options import MAX_PIPELINED, MIN_PROGRESS_BYTES, SPARE_CONNECTIONS, UNREAD_BYTES, ServerOptions
+from gateway.server.refusals import Refusal, Refused, answer
 from gateway.server.request_reader import BODY, CLOSED, HEAD, RequestReader
 from gateway.server.shared import Shared, wait_for_one
+from gateway.tracing import made_id, sent_id
 
 ABORT_S = 1.0  # for cancelled applications to end; they have nothing left to say to anyone
 
@@ -58,7 +59,7 @@ class Connection(RequestReader):
         if crowd >= self.listener.max_connections + SPARE_CONNECTIONS:
             transport.abort()
         elif crowd >= self.listener.max_connections:
-            self._close_after(self._refusal(Refused(503, "Too many connections.")))
+            self._close_after(self._refuse_unseen(Refusal.CONNECTIONS, {}))
         elif not self.listener.admits(transport):  # the certificates were replaced in the middle of its handshake
             transport.abort()
 
@@ -144,7 +145,7 @@ class Connection(RequestReader):
         exchange = Exchange(self, scope, fields, expects, reusable)
         if self.running is not None:
             if len(self.queued) >= MAX_PIPELINED:
-                raise Refused(503, "Too many requests at once on one connection.")
+                raise Refused(Refusal.PIPELINED)
             self.pause_reading()
             self.queued.append(exchange)
         self.state, self.deadline, self.head_bytes = BODY, None, 0
@@ -179,9 +180,10 @@ class Connection(RequestReader):
             self.dropped_bytes = 0
             exchange.body = b""
 
-    def refuse(self, why: Refused) -> None:
+    def refuse(self, refused: Refused) -> None:
         """Reads no more requests, and answers why once the requests before are answered."""
-        log.debug("refused a request", extra={"status": why.status, "reason": why.message})
+        why = refused.why
+        log.debug("refused a request", extra={"status": why.status, "reason": why.reason})
         broken = self.exchange if self.state is BODY else None
         self.state, self.deadline = CLOSED, None
         if broken is not None and broken.response_complete:
@@ -192,21 +194,22 @@ class Connection(RequestReader):
                 self.transport.abort()  # half an answer is sent already, a second one would be read as its rest
                 return
             self.running = None
-            if broken.fail(why.status):  # then the application logs it, not the listener
-                self._close_after(refusal(why.status, why.message))
+            if broken.fail(why):  # then the application logs it, not the listener
+                self._close_after(answer(why, sent_id(broken.fields)))
                 return
         elif broken is not None:
             self.queued.pop().forget_body()
-        words = self._refusal(why)
+        words = self._refuse_unseen(why, dict(self.headers) if broken is None else broken.fields)
         if self.running is None:
             self._close_after(words)
         else:
             self.refusal = words
 
-    def _refusal(self, why: Refused) -> bytes:
-        """The answer to a request that the application does not see."""
-        self.listener.refused(why.status, why.message, self.client)
-        return refusal(why.status, why.message)
+    def _refuse_unseen(self, why: Refusal, fields: Mapping[bytes, bytes]) -> bytes:
+        """Reports a request that the application does not see; returns the answer. `fields`: its headers so far."""
+        request_id = sent_id(fields) or made_id()
+        self.listener.refused(why, request_id, self.client)
+        return answer(why, request_id)
 
     def _close_after(self, words: bytes) -> None:
         """Writes the last words, and leaves the caller a moment to read them before the connection is closed.

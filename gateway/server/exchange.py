@@ -12,8 +12,9 @@ from msgspec import Struct
 from starlette.types import ASGIApp, Message, Scope
 
 from gateway.server.channel import Channel
-from gateway.server.head import STATUS_LINE, refusal
 from gateway.server.options import MAX_UNREAD_BYTES, UNCOUNTED_BYTES
+from gateway.server.refusals import STATUS_LINE, Refusal, answer
+from gateway.tracing import sent_id
 from gateway.wire import SERVED, Headers
 
 log = logging.getLogger("gateway.server")
@@ -40,6 +41,7 @@ class Exchange(Struct, eq=False):
     continue_due: bool  # the caller waits for 100 Continue before it sends its body
     keep_alive: bool
     answered: int | None = None
+    reason: str = ""
     arrival: asyncio.Event | None = None  # made when the application waits, which it mostly need not
     body: bytes | bytearray = b""  # what has arrived and was not taken
     more_body: bool = True
@@ -80,14 +82,14 @@ class Exchange(Struct, eq=False):
         if not self.response_complete and not self.disconnected:
             self._answer_for_application()
 
-    def fail(self, answered: int | None = None) -> bool:
+    def fail(self, answered: Refusal | None = None) -> bool:
         """Cancels the application unless it is kept: its caller has left, and what it waits for may be expensive.
 
-        `answered` is the status that the caller was answered with instead, for the application to see. Returns whether
-        the application has begun.
+        `answered` is what the caller was answered with instead, for the application to see. Returns whether the
+        application has begun.
         """
         if answered is not None:
-            self.answered = answered
+            self.answered, self.reason = answered.status, answered.reason
         self.disconnected = True
         if self.arrival is not None:
             self.arrival.set()
@@ -275,7 +277,7 @@ class Exchange(Struct, eq=False):
             return
         self.held, self.keep_alive, self.response_started = None, False, True
         self.response_complete = True
-        self.owner.transport.write(refusal(500, "The gateway failed to answer."))
+        self.owner.transport.write(answer(Refusal.FAILED, sent_id(self.fields)))
         self.owner.on_response_complete()
 
 

@@ -11,6 +11,7 @@ MAX_PIPELINED = 16  # requests read ahead of one that still runs; each holds its
 MAX_UNREAD_BYTES = 256 * 1024  # of a body that is not wanted, read so that its sender still sees the answer
 LINGER_S = 2.0  # how long a refused caller may take to read the refusal; nginx waits 5 s, a LAN needs milliseconds
 MIN_PROGRESS_BYTES = 64 * 1024  # a reader must take this much per stall_timeout_s, or it is only holding memory
+MANY_CONNECTIONS = 10_000  # where the configuration sets no limit: some 200 MB while all of them wait
 ADMIN_CONNECTIONS = 256  # scrapers and probes: a handful each; counted apart so that callers cannot shut them out
 SPARE_CONNECTIONS = 256  # so many beyond the limit get a 503; those beyond these are just closed
 UNCOUNTED_BYTES = 4 * 1024  # of a body: no more than a connection costs anyway

@@ -13,8 +13,9 @@ from gateway.memory import ARRIVING
 from gateway.pacing import FRAMING_PER_BYTE, MAX_PIECES, NOTHING, SLICE_BYTES
 from gateway.server.channel import Channel
 from gateway.server.exchange import Exchange
-from gateway.server.head import Refused, check_fields, head_size, split_target
+from gateway.server.head import check_fields, head_size, split_target
 from gateway.server.options import COUNTED_AHEAD_BYTES, MAX_TARGET_BYTES, MAX_UNREAD_BYTES, READ_AHEAD_BYTES
+from gateway.server.refusals import Refusal, Refused
 from gateway.server.shared import Shared
 
 FRAMING_AND_BODY = 1 + FRAMING_PER_BYTE  # bytes that may be read for one of a body
@@ -68,7 +69,7 @@ class RequestReader(Channel):
         """
         raise NotImplementedError
 
-    def refuse(self, why: Refused) -> None:
+    def refuse(self, refused: Refused) -> None:
         """Reads no more requests, and answers why once the requests before are answered."""
         raise NotImplementedError
 
@@ -88,8 +89,7 @@ class RequestReader(Channel):
         try:
             self.parser.feed_data(data)
             if self.head_bytes > self.max_head_bytes and self.state is not IDLE:
-                what = "framing of the body" if self.state is BODY else "head of the request"
-                raise Refused(431, f"The {what} is too large.")
+                raise Refused(Refusal.LARGE_FRAMING if self.state is BODY else Refusal.LARGE_HEAD)
             if self.pieces > MAX_PIECES:
                 self.queue_for_parsing(self.listener.parse_queue, self.transport)
         except httptools.HttpParserUpgrade as exc:
@@ -119,7 +119,7 @@ class RequestReader(Channel):
     def on_url(self, url: bytes) -> None:
         self.url += url
         if len(self.url) > MAX_TARGET_BYTES:
-            raise Refused(414, "The request target is too long.")
+            raise Refused(Refusal.LONG_TARGET)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers.append((name.lower(), value.rstrip(BLANKS)))
@@ -129,17 +129,17 @@ class RequestReader(Channel):
         if self.is_uncounted or self.head_bytes > self.max_head_bytes:
             self.is_uncounted = False
             if head_size(self.url, self.headers) > self.max_head_bytes:
-                raise Refused(431, "The head of the request is too large.")
+                raise Refused(Refusal.LARGE_HEAD)
         fields = check_fields(self.headers, version)
         path, query = split_target(self.url, fields.get(b"host"))
         method = self.parser.get_method().decode("ascii")
         if method == "CONNECT":
-            raise Refused(501, "This server is not a proxy.")
+            raise Refused(Refusal.CONNECT)
         text = path.decode("ascii")
         if self.is_late and not self.listener.is_awaited(text):
-            raise Refused(503, "The gateway is stopping.")
+            raise Refused(Refusal.DRAINING)
         if self.memory.refuses and not (text.endswith(ALWAYS) or self.listener.is_awaited(text)):
-            raise Refused(503, "There is no memory left for answers.")
+            raise Refused(Refusal.ANSWER_MEMORY)
         scope = {
             "type": "http",
             "asgi": ASGI,
@@ -168,7 +168,7 @@ class RequestReader(Channel):
         if exchange.response_complete:
             self.dropped_bytes += size
             if self.dropped_bytes > MAX_UNREAD_BYTES:
-                raise Refused(413, "The body was not wanted.")
+                raise Refused(Refusal.UNWANTED_BODY)
             return
         exchange.received += size
         if exchange.received > exchange.allowed:
@@ -204,9 +204,9 @@ class RequestReader(Channel):
         holder = ARRIVING if is_result else self.holder(exchange)
         if not is_result:
             if not memory.fits_share(holder, size - (exchange.counted if holder == exchange.counted_for else 0)):
-                raise Refused(429, "Too much of what you send is held in memory.")
+                raise Refused(Refusal.CALLER_MEMORY)
             if not memory.fits_bodies(size - exchange.counted):
-                raise Refused(503, "There is no memory left for bodies.")
+                raise Refused(Refusal.BODY_MEMORY)
         memory.take(holder, size)
         if exchange.counted:
             memory.give(exchange.counted_for, exchange.counted)
@@ -244,7 +244,7 @@ class _LastBody:
 
     def on_message_begin(self) -> None:
         if self._begun:
-            raise Refused(400, "This connection takes no more requests.")
+            raise Refused(Refusal.EXTRA_REQUEST)
         self._begun = True
 
 
@@ -257,4 +257,4 @@ def _refused(error: httptools.HttpParserError) -> Refused:
     cause = error.__context__
     if isinstance(cause, Refused):
         return cause.with_traceback(None)
-    return Refused(400, "The request is not valid HTTP/1.1.")
+    return Refused(Refusal.NOT_HTTP)

@@ -27,6 +27,7 @@ from gateway.server.connection import Connection, Listener
 from gateway.server.options import (
     ADMIN_CONNECTIONS,
     LINGER_S,
+    MANY_CONNECTIONS,
     Addresses,
     ListenError,
     ServerError,
@@ -230,14 +231,26 @@ def raise_open_files() -> int:
     return soft if soft != resource.RLIM_INFINITY else most
 
 
+def connections_for(files: int) -> int:
+    """How many callers may wait, each with a connection on either side, while so many files may be open."""
+    return max(files - OTHER_FILES, 2) // 2
+
+
+def most_connections(asked: int | None) -> int:
+    """How many callers may be connected: `asked`, else MANY_CONNECTIONS or as many as open files allow."""
+    return asked or min(MANY_CONNECTIONS, connections_for(raise_open_files()))
+
+
 def report_capacity(max_connections: int) -> None:
-    """Raises the limit of open files, and logs how many callers that is enough for."""
+    """Raises the limit of open files, and logs whether it is enough for so many callers."""
     files = raise_open_files()
-    fits = max(files - OTHER_FILES, 0) // 2
-    log.info("%d open files: room for %d waiting calls with a connection on either side", files, fits)
-    if max_connections > fits:
+    fits = connections_for(files)
+    if max_connections <= fits:
+        log.info("up to %d callers may be connected, and %d files open", max_connections, files)
+    else:
         log.warning(
-            "max_connections is %d but only %d waiting calls fit: raise the limit of open files (ulimit -n) to %d",
+            "server.max_connections is %d but only %d waiting calls fit: raise the limit of open files (ulimit -n) "
+            "to %d, or leave max_connections out",
             max_connections,
             fits,
             max_connections * 2 + OTHER_FILES,

@@ -11,14 +11,15 @@ from starlette.types import ASGIApp, Scope
 from gateway.memory import BodyMemory
 from gateway.pacing import ParseQueue
 from gateway.server.options import BODY_MEMORY_BYTES, ServerOptions
+from gateway.server.refusals import Refusal
 from gateway.server.tls import ServingContext
 
 
 class Shared:
     """The application of a listening address, its limits, and the tasks that answer requests.
 
-    `refused` is called for requests that the application never sees, with the status, the reason in a fixed sentence,
-    and the caller as `client` of an ASGI scope.
+    `refused` is called for requests that the application never sees, with the cause, the request's id, and the caller
+    as `client` of an ASGI scope.
     Once it `is_retiring`, answers end their connections, so that no idle one is left for a call when it drains.
     Once it drains, it accepts no connections, unless an answer that is due depends on a request yet to come, such as a
     callback: `is_awaiting` says so. Then it goes on listening and `is_late`: new connections are served only at paths
@@ -38,7 +39,7 @@ class Shared:
         self.parse_queue = ParseQueue()  # for connections whose requests are expensive to parse
         self.is_awaiting: Callable[[], bool] = lambda: False
         self.is_awaited: Callable[[str], bool] = lambda path: False
-        self.refused: Callable[[int, str, tuple[str, int] | None], None] = lambda status, why, client: None
+        self.refused: Callable[[Refusal, bytes, tuple[str, int] | None], None] = lambda why, request_id, client: None
 
     def admits(self, transport: asyncio.Transport) -> bool:
         """Whether the handshake of a connection would succeed today."""

@@ -10,8 +10,8 @@ import logging
 import math
 
 from gateway.server.connection import Connection, Listener
-from gateway.server.head import Refused
 from gateway.server.options import LINGER_S, PRESSED_S, SWEEP_BATCH
+from gateway.server.refusals import Refusal, Refused
 from gateway.server.request_reader import ReadState
 
 log = logging.getLogger("gateway.server")
@@ -83,9 +83,9 @@ def _expire(connection: Connection) -> None:
         case ReadState.IDLE:
             connection.transport.close()
         case ReadState.HEAD:
-            connection.refuse(Refused(408, "The head of the request took too long."))
+            connection.refuse(Refused(Refusal.SLOW_HEAD))
         case ReadState.BODY:
-            connection.refuse(Refused(408, "The body of the request took too long."))
+            connection.refuse(Refused(Refusal.SLOW_BODY))
         case ReadState.CLOSED:
             connection.transport.abort()
 

@@ -155,7 +155,7 @@ def too_many_replicas(urls: Sequence[str | None]) -> Iterator[tuple[int, str]]:
 
 
 class ReplicatedBackendSettings(BackendSettings):
-    """A tool server that answers each call in the same HTTP exchange, of which there may be several."""
+    """A tool server of which there may be several replicas."""
 
     url: BaseUrl | None = setting(None, "Where the tool server is; a path is put before every path of the protocol.")
     urls: Annotated[tuple[BaseUrl, ...], Items(too_many_replicas, at_least=1)] | None = setting(
@@ -229,7 +229,7 @@ class McpBackendSettings(ReplicatedBackendSettings):
 
 
 class SingleBackendSettings(BackendSettings):
-    """A tool server whose calls outlive their exchange: replicas, if it has any, are its own business."""
+    """A tool server at one URL: replicas, if it has any, are its own business."""
 
     url: BaseUrl = setting(..., "Where the tool server is; a path is put before every path of the protocol.")
 
@@ -238,7 +238,7 @@ class SingleBackendSettings(BackendSettings):
         return (self.url,)
 
 
-class CallbackBackendSettings(SingleBackendSettings):
+class CallbackBackendSettings(ReplicatedBackendSettings):
     """A tool server that takes a call at once and calls back with its result."""
 
     protocol: Choice[Literal["callback"]] = setting(..., "Callback invocation (RAP).")
@@ -249,7 +249,7 @@ class CallbackBackendSettings(SingleBackendSettings):
     )
 
     def problems(self) -> Iterator[tuple[str, str]]:
-        yield from BackendSettings.problems(self)
+        yield from ReplicatedBackendSettings.problems(self)
         if "toolkit" in self.model_fields_set:
             yield "toolkit", "has no effect; the tool server names its toolset itself"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
@@ -11,11 +10,11 @@ from pydantic import SecretStr
 from gateway.settings.backends import BearerAuthSettings, HeaderAuthSettings, JwtAuthSettings, OAuthAuthSettings
 from gateway.settings.sections import ByName, ByOnlyKey, Section, setting
 from gateway.settings.values import Choice, Secret, Text
+from gateway.wire import is_token
 
 KeyPlace = Literal["header", "query", "cookie"]
 AUTHORIZATION = "authorization"
 OF_HTTP = frozenset({"cookie", "host", "connection", "content-length", "content-type", "transfer-encoding"})
-TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # RFC 9110, section 5.6.2
 NOT_IN_COOKIES = frozenset('",;\\')  # besides blanks and control characters: RFC 6265, section 4.1.1
 
 SCHEME = Text(r"[^\x00-\x20\x7f]{1,256}", "must be the name of a security scheme: 1 to 256 characters without spaces")
@@ -48,7 +47,7 @@ class PlacedKeySettings(Section):
     def problems(self) -> Iterator[tuple[str, str]]:
         if (self.where is None) != (self.name is None):
             yield "name" if self.where is None else "where", "needs the other one of in and name"
-        if self.where in ("header", "cookie") and TOKEN.fullmatch(self.name or "x") is None:
+        if self.where in ("header", "cookie") and not is_token(self.name or "x"):
             yield "name", f"must be the name of a {self.where}: letters, digits, and - _ . mostly"
         if self.where == "header" and (self.name or "").lower() in OF_HTTP:
             yield "name", f"must not be {self.name}, which HTTP itself needs; a cookie has 'in: cookie'"

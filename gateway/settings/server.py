@@ -67,7 +67,10 @@ class ServerSettings(Section):
         "256MiB", "How much memory bodies and answers may hold in each process; one caller gets a quarter of it."
     )
     max_head_bytes: Annotated[int, Size("1KiB", "1MiB")] = setting("32KiB", "The largest request line with headers.")
-    max_connections: Annotated[int, Integer(1, 1_000_000)] = setting(10000, "How many callers may be connected.")
+    max_connections: Annotated[int, Integer(1, 1_000_000)] | None = setting(
+        None,
+        "How many callers may be connected to each worker; left out, 10000, or as many as open files allow.",
+    )
     head_timeout_s: Annotated[float, Duration("100ms", "10m")] = setting("10s", "How long a request head may take.")
     body_timeout_s: Annotated[float, Duration("100ms", "1h")] = setting("30s", "How long a request body may take.")
     idle_timeout_s: Annotated[float, Duration("100ms", "1h")] = setting("75s", "How long an idle connection is open.")

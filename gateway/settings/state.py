@@ -26,6 +26,11 @@ class RedisUrl(Secret):
 
     always_judged = True
 
+    def holds_secret(self, raw: str) -> bool:
+        """Whether the password is written out."""
+        user_info, _, _ = VARIABLE.sub("", raw).partition("://")[2].rpartition("@")
+        return bool(user_info.partition(":")[2])
+
     def stand_in(self, raw: str) -> SecretStr:
         """The URL as far as it is written in the file, else one that nothing can be wrong with."""
         known = VARIABLE.sub("missing", raw)

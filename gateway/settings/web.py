@@ -11,13 +11,17 @@ from typing import Annotated
 
 from gateway.settings.cursor import Cursor
 from gateway.settings.sections import Section, setting
-from gateway.settings.substitution import UnfitError
+from gateway.settings.substitution import UnfitError, refers
 from gateway.settings.values import Flag, Text
 
 # RFC 3986, without user information (credentials have keys of their own) and in lower-case schemes only.
 ORIGIN = r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?"
 PATH = r"(/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?"
 QUERY = r"(\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?"
+KEY_IN_QUERY = re.compile(
+    r"[?&]((api|access|auth|subscription)?[_-]?(key|token)|(client[_-]?)?secret|password|sig|signature)=(?P<value>[^&]+)",
+    re.IGNORECASE,
+)
 PARTS = re.compile(r"(?P<scheme>https?)://(?P<host>\[[^\]]*\]|[^:/?]*)(:(?P<port>[0-9]+))?.*")
 
 # Narrower than a token (RFC 9110, section 5.6.2): section 16.3.2.1 advises letters, digits and hyphens; underscores and
@@ -103,8 +107,15 @@ def _header_name(text: str) -> str:
     return name
 
 
-def _url(pattern: str, must: str, convert: Callable[[str], str]) -> Text:
-    return Text(pattern, must, convert, if_missing="https://missing.invalid")
+class Url(Text):
+    """A URL; a key in its query is a secret."""
+
+    def holds_secret(self, raw: str) -> bool:
+        return any(not refers(match["value"]) for match in KEY_IN_QUERY.finditer(raw))
+
+
+def _url(pattern: str, must: str, convert: Callable[[str], str]) -> Url:
+    return Url(pattern, must, convert, if_missing="https://missing.invalid")
 
 
 # Where a server is: a path prefix at most.

@@ -70,7 +70,18 @@ class Tls(Struct, frozen=True, kw_only=True):
     key: str | None = None
 
 
-def connect(address: Address, *, tls: Tls | None = None, sentinel_password: str | None = None) -> Redis:
+class Client(Redis):
+    """A client that knows where it connects to: `place` is the URL without user and password."""
+
+    place = "Redis"
+
+
+def place_of(redis: Redis) -> str:
+    """Where a client connects to, for logs."""
+    return redis.place if isinstance(redis, Client) else Client.place
+
+
+def connect(address: Address, *, tls: Tls | None = None, sentinel_password: str | None = None) -> Client:
     """A client, which connects with its first command. Certificates are checked against the host's name.
 
     Raises OSError (SSLError is one) when the files of `tls` cannot be used.
@@ -79,11 +90,20 @@ def connect(address: Address, *, tls: Tls | None = None, sentinel_password: str 
     common = _OPTIONS | ({"context": context} if context else {})
     options = common | {"db": address.database, "username": address.user, "password": address.password}
     if address.service is None:
-        return _client(*address.hosts[0], **options)
-    sentinels = _Sentinels([_client(*host, password=sentinel_password, **common) for host in address.hosts])
+        return _at(address, _pool(*address.hosts[0], **options))
+    sentinels = _Sentinels(
+        [Redis.from_pool(_pool(*host, password=sentinel_password, **common)) for host in address.hosts]
+    )
     kind = _SentinelTlsConnection if context else SentinelManagedConnection
     pool = _SentinelPool(address.service, sentinels, connection_class=kind, **options)  # type: ignore[no-untyped-call]
-    return Redis.from_pool(pool)
+    return _at(address, pool)
+
+
+def _at(address: Address, pool: ConnectionPool) -> Client:
+    client = Client.from_pool(pool)
+    assert isinstance(client, Client)
+    client.place = repr(address)
+    return client
 
 
 def _context(tls: Tls) -> ssl.SSLContext:
@@ -93,9 +113,9 @@ def _context(tls: Tls) -> ssl.SSLContext:
     return context
 
 
-def _client(host: str, port: int, **options: Any) -> Redis:
+def _pool(host: str, port: int, **options: Any) -> ConnectionPool:
     kind = _TlsConnection if "context" in options else Connection
-    return Redis.from_pool(ConnectionPool(connection_class=kind, host=host, port=port, **options))
+    return ConnectionPool(connection_class=kind, host=host, port=port, **options)
 
 
 class _TlsConnection(SSLConnection):
@@ -119,13 +139,16 @@ class _Sentinels(Sentinel):
 
     async def discover_master(self, service_name: str) -> tuple[str, int]:
         answers = await asyncio.gather(*(self._ask(sentinel, service_name) for sentinel in self.sentinels))
-        known = [answer for answer in answers if answer is not None]
+        known = [answer for answer in answers if answer]
+        if not known and all(answer is None for answer in answers):
+            raise MasterNotFoundError("no sentinel answers")
         if not known:
             raise MasterNotFoundError(f"no sentinel that answers knows a primary of {service_name!r} that is up")
         _, host, port = max(known)
         return host, port
 
-    async def _ask(self, sentinel: Redis, service_name: str) -> tuple[int, str, int] | None:
+    async def _ask(self, sentinel: Redis, service_name: str) -> tuple[int, str, int] | tuple[()] | None:
+        """The epoch and the address of the primary; empty if the sentinel knows none, None if it does not answer."""
         try:
             async with asyncio.timeout(SENTINEL_TIMEOUT_S):
                 masters = cast("Mapping[str, dict[str, Any]]", await sentinel.sentinel_masters())
@@ -133,7 +156,7 @@ class _Sentinels(Sentinel):
             return None
         state = masters.get(service_name)
         if state is None or not self.check_master_state(state, service_name):
-            return None
+            return ()
         return state["config-epoch"], state["ip"], state["port"]
 
 

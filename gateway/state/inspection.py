@@ -10,6 +10,9 @@ from msgspec import Struct
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from gateway.state.causes import cause
+from gateway.state.connections import place_of
+
 ANSWERED_WITHIN_S = 5.0  # each question
 KEY, CHANNEL = "toolgate:{check}:trial", "toolgate:wake:check"
 # As the gateway does everything: in a script, which asks for the time, writes and deletes.
@@ -28,10 +31,12 @@ class Findings(Struct, frozen=True, kw_only=True):
 
 async def inspect(redis: Redis) -> Findings:
     """Asks a server what matters here, and tries what the gateway does."""
-    about, silence = await _ask(redis.info())
-    save, _ = await _ask(redis.config_get("save")) if about else (None, None)  # most providers forbid this question
-    _, refused = await _ask(redis.execute_command("EVAL", SCRIPT, 1, KEY))  # type: ignore[no-untyped-call]
-    _, deaf = (None, None) if refused else await _ask(_subscribe(redis))
+    place = place_of(redis)
+    about, silence = await _ask(redis.info(), place)
+    # Most providers forbid this question.
+    save, _ = await _ask(redis.config_get("save"), place) if about else (None, None)
+    _, refused = await _ask(redis.execute_command("EVAL", SCRIPT, 1, KEY), place)  # type: ignore[no-untyped-call]
+    _, deaf = (None, None) if refused else await _ask(_subscribe(redis), place)
     warnings: list[str] = []
     if about:
         warnings += _warnings(about, (save or {}).get("save"))
@@ -39,8 +44,8 @@ async def inspect(redis: Redis) -> Findings:
         warnings.append(f"it does not say whether it may lose calls: {silence}")
     if deaf is not None:
         warnings.append(f"replicas cannot wake each other, and notice late what another one was told: {deaf}")
-    cause = _cause(about) or refused if about else refused and silence
-    return Findings(version=_version(about) if about else None, cause=cause, warnings=warnings)
+    why = _cause(about) or refused if about else refused and silence
+    return Findings(version=_version(about) if about else None, cause=why, warnings=warnings)
 
 
 def _version(about: Mapping[str, Any]) -> str:
@@ -50,7 +55,7 @@ def _version(about: Mapping[str, Any]) -> str:
     return f"Redis {about.get('redis_version', 'of an unknown version')}"
 
 
-async def _ask(question: Awaitable[T]) -> tuple[T | None, str | None]:
+async def _ask(question: Awaitable[T], place: str) -> tuple[T | None, str | None]:
     """The answer; or why there is none."""
     try:
         async with asyncio.timeout(ANSWERED_WITHIN_S):
@@ -58,7 +63,7 @@ async def _ask(question: Awaitable[T]) -> tuple[T | None, str | None]:
     except TimeoutError:  # an OSError as well, so it comes first
         return None, f"no answer within {ANSWERED_WITHIN_S:g} s"
     except (RedisError, OSError) as exc:
-        return None, str(exc) or type(exc).__name__
+        return None, cause(exc, place)
 
 
 async def _subscribe(redis: Redis) -> None:

@@ -18,6 +18,7 @@ from gateway.state.entries import SEEN_BYTES, Entry, Quotas, Remnants, Usage
 from gateway.state.port import (
     ACCEPTED,
     AWAITING_USER,
+    CALL_ID_PREFIX,
     DONE,
     RECORD_BYTES,
     SMALL_OUTCOME_BYTES,
@@ -79,14 +80,17 @@ class MemoryState:
 
     def on_news(self, callback: Callable[[str], None]) -> None: ...
 
+    def on_lost(self, callback: Callable[[], None]) -> None: ...  # without a warning before the process itself ends
+
     def tell_others(self, backend: str) -> None: ...
 
     async def start(self) -> None: ...
 
     async def aclose(self) -> None:
-        """Logs the keys of the calls that are lost with this process."""
+        """Logs which calls are lost with this process."""
         if self._pending:
-            lost = {"count": len(self._pending), "calls": list(islice(self._pending, MAX_NAMED))}
+            calls = [CALL_ID_PREFIX + key for key in islice(self._pending, MAX_NAMED)]
+            lost = {"count": len(self._pending), "calls": calls}
             log.warning("calls that are not over are lost", extra=lost)
 
     # One call after the other.

@@ -205,8 +205,8 @@ class OwnedCalls(dict[str, Record]):
 
     # What a Redis learns that has lost its data.
 
-    async def restore(self) -> None:
-        """Restores the calls that this process owns, or owned until lately."""
+    async def restore(self) -> int:
+        """Restores the calls that this process owns, or owned until lately; returns how many."""
         recent = self._recent.all()
         records = [*self.values(), *(ending.record for ending in recent if ending.record is not None)]
         for some in portions(records):
@@ -214,6 +214,7 @@ class OwnedCalls(dict[str, Record]):
             await asyncio.gather(*(self.restore_one(record) for record in some))
         self._unreported = {ending.key: ending for ending in recent if ending.outcome is not None}
         self._unconfirmed = [ending.key for ending in recent if ending.outcome is None]
+        return len(records)
 
     def restore_one(self, record: Record) -> asyncio.Future[Reply]:
         """Restores one call, unless Redis has it already."""

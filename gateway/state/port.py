@@ -13,6 +13,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+CALL_ID_PREFIX = "tg-"  # and the key of a call: its id as callers and tool servers know it, and as the log names it
 RECORD_BYTES = 1024  # counted for a record beside its note and outcome; about 700 were measured
 SMALL_OUTCOME_BYTES = 1024  # of an outcome that is taken whatever room is left: a sentence, so that each call can end
 FULL = 0.01  # of the room: with less than that free, it is as good as full
@@ -235,6 +236,9 @@ class State(Protocol):
 
     def on_news(self, callback: Callable[[str], None]) -> None:
         """Sets what is called with the name of each backend that another process has `tell_others` of."""
+
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        """Sets what is called when all that was remembered is lost, but for what its replicas know."""
 
     def tell_others(self, backend: str) -> None:
         """Tells the other processes that the tools of a backend have changed.

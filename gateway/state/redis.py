@@ -100,6 +100,9 @@ class RedisState:
     def on_news(self, callback: Callable[[str], None]) -> None:
         self._sync.on_news = callback
 
+    def on_lost(self, callback: Callable[[], None]) -> None:
+        self._sync.on_lost = callback
+
     def tell_others(self, backend: str) -> None:
         self._sync.tell_others(backend)
 

@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 
 from gateway.backoff import Backoff
 from gateway.state.common import Waiters
+from gateway.state.connections import place_of
 from gateway.state.owned_calls import OwnedCalls, portions
 from gateway.state.port import CallState, Record, Room, StateUnavailable
 from gateway.state.script_client import ScriptClient
@@ -73,6 +74,7 @@ class ReplicaSync:
         self._watch = watch
         self.on_changed: Callable[[str], None] = lambda key: None  # another replica has changed the call of that key
         self.on_news: Callable[[str], None] = lambda backend: None  # another replica saw that its tools changed
+        self.on_lost: Callable[[], None] = lambda: None  # Redis has lost its data
         self.epoch = 0  # when the data that we know began, by the clock of Redis; 0: we know none yet
         # The next claim has to look for calls that are ours in Redis only: handed over by a claim whose reply was lost,
         # or of long ago, in old data that Redis has started with.
@@ -153,7 +155,7 @@ class ReplicaSync:
         owned, scripts = self._owned, self._scripts
         expired = owned.expired()
         reply = await scripts.ask("beat", [record.key for record in expired], self.epoch, probing=True)
-        _, epoch, is_restoring, now_ms, used_bytes, max_bytes = reply
+        _, epoch, is_restoring, now_ms, used_bytes, max_bytes, is_known = reply
         self.room = Room(used_bytes, max_bytes or None) if used_bytes else None
         owned.set_clock(now_ms / 1000)
         for record in expired:
@@ -161,7 +163,9 @@ class ReplicaSync:
         if not scripts.is_up or epoch != self.epoch:
             scripts.is_up = True
             self._up_since = asyncio.get_running_loop().time()
-            await owned.restore()
+            restored = await owned.restore()
+            if self.epoch not in (0, epoch) and not is_known:
+                self._report_loss(restored)
             is_restoring = (await scripts.ask("restored"))[0] == b"restoring"
             self.epoch = epoch
         await owned.report_outcomes()
@@ -169,6 +173,14 @@ class ReplicaSync:
             await owned.mark_unknown()
         await owned.forget_doubtful()
         return bool(is_restoring)
+
+    def _report_loss(self, restored: int) -> None:
+        detail = (
+            f"{place_of(self._redis)} was emptied, or came up without its data; calls under way are put back, "
+            "but a call that is over may run again when it is repeated"
+        )
+        log.warning("the state has lost its data", extra={"detail": detail, "restored": restored})
+        self.on_lost()
 
     def _set_settled(self, is_settled: bool) -> None:
         if not is_settled:

@@ -19,7 +19,8 @@ import msgspec
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError, RedisError
 
-from gateway.state.connections import BATCH_TIMEOUT_S, RedisConnection, pack
+from gateway.state.causes import cause
+from gateway.state.connections import BATCH_TIMEOUT_S, RedisConnection, pack, place_of
 from gateway.state.port import StateUnavailable
 
 MAX_BATCH_BYTES = 4 << 20  # as MAX_BATCH, of all operations of a batch together; a larger one travels alone
@@ -103,9 +104,11 @@ class ScriptClient:
                 batch = []
         except (RedisError, OSError, TimeoutError) as exc:
             was_up, self.is_up = self.is_up, False
-            self._fail(batch, f"the state cannot be reached: {type(exc).__name__}")
+            place = place_of(self._redis)
+            why = f"{place}: {cause(exc, place)}"
+            self._fail(batch, why)
             if was_up:
-                self._on_failure(f"{type(exc).__name__}: {exc}")
+                self._on_failure(why)
             # Another server may be the primary by now: which one is found out when the next connection is made.
             await self._connection.aclose()
             await self._redis.connection_pool.disconnect(inuse_connections=False)

@@ -9,6 +9,7 @@ class Kind(StrEnum):
     """What failed."""
 
     INVALID = "invalid"  # the request itself cannot be put on the wire
+    NO_TOKEN = "no token"  # nobody has issued the one that the request needs  # noqa: S105 - not one
     BUSY = "busy"  # all connections are taken and the queue for them is full
     CONNECT = "connect"  # DNS, refused, unreachable
     TLS = "tls"  # handshake or certificate

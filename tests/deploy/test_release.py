@@ -68,6 +68,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: Built) -> None:
     about = f"toolgate-{__version__}.dist-info/"
     assert {name for name in held if not name.startswith(about)} == set(_below("gateway"))
     assert f"{about}licenses/LICENSE" in held
+    assert b"](docs/" not in held[f"{about}METADATA"]  # where the README is read there, no file is beside it
     for name in _below("gateway"):
         assert held[name] == (CHECKOUT / name).read_bytes(), name
 

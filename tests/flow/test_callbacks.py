@@ -6,6 +6,8 @@ Ours, within what the protocol leaves open: 4xx is final to a tool server, so on
 from __future__ import annotations
 
 import asyncio
+import gzip
+import json
 import logging
 from collections.abc import AsyncIterator
 from typing import Any
@@ -102,7 +104,24 @@ async def test_a_broken_result_ends_the_call(server: Builds, posted: Any, outcom
 async def test_a_result_that_is_too_large_is_refused_and_ends_the_call(server: Builds) -> None:
     pending = await server.begin()
     assert await pending.post(b" " * (MAX_CALLBACK_BYTES + 1)) == 413
-    assert await pending.outcome() == BROKEN
+    assert await pending.outcome() == "The tool has run. Its result is larger than the gateway takes."
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br"])
+async def test_a_compressed_result_may_be_sent_again_as_it_is(
+    server: Builds, coding: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ours: 415 as for calls, and RFC 9110, section 15.5.16, on what a client does then."""
+    pending = await server.begin()
+    body = gzip.compress(json.dumps(pending.message(text="x")).encode())
+    refused = await server.caller.http.post(pending.path, content=body, headers={"content-encoding": coding})
+    assert (refused.status_code, refused.headers["accept-encoding"]) == (415, "identity")
+    assert refused.json() == {"message": "A callback must not be compressed.", "code": "unsupported_media"}
+    [record] = [record for record in caplog.records if record.message == "a callback was refused"]
+    assert (record.__dict__["backend"], record.__dict__["reason"]) == ("builds", "it is compressed")
+    assert await pending.outcome() is None
+    assert await pending.post(pending.message(text="x"), **{"content-encoding": "identity"}) == 200
+    assert await pending.outcome() == "x"
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "PATCH", "DELETE"])

@@ -50,6 +50,7 @@ async def test_a_call_is_one_line(server: ToolServer, dialect: str) -> None:
         answer = await known.call(dialect, "Echo.Say", {"n": CANARY}, headers=headers, trace_id=CANARY)
     [line] = gateway.lines
     said, measured = split(line)
+    assert said.pop("toolgate_call_id") == answer.headers["toolgate-call-id"]
     size_in = said.pop("bytes_in")
     assert said == FIXED | {
         "request_id": "mine",
@@ -154,10 +155,13 @@ async def test_a_limited_request_is_one_line(server: ToolServer, caplog: pytest.
 async def test_lists_polls_and_cancellations_are_a_line_each(server: ToolServer) -> None:
     async with watched(config({"scripted": server.url})) as gateway:
         listed = await gateway.caller.list("rfc")
-        await gateway.caller.call("otc", "Echo.Say", {"n": CANARY}, call_id=CANARY)
-        polled = await gateway.caller.send("otc", "kept", "GET", f"/calls/{CANARY}")
-        cancelled = await gateway.caller.send("otc", "kept", "DELETE", f"/calls/{CANARY}")
+        called = await gateway.caller.call("otc", "Echo.Say", {"n": CANARY}, call_id="mine")
+        ours = called.headers["toolgate-call-id"]
+        polled = await gateway.caller.send("otc", "kept", "GET", f"/calls/{ours}")
+        cancelled = await gateway.caller.send("otc", "kept", "DELETE", "/calls/mine")
     lines = [split(line)[0] for line in gateway.lines]
+    assert [line.pop("call_id", None) for line in lines] == [None, "mine", ours, "mine"]
+    assert [line.pop("toolgate_call_id", None) for line in lines] == [None, ours, ours, ours]
     common = FIXED | {"principal": "anonymous", "status": 200, "bytes_in": 0, "outcome": "ok"}
     expected = [
         {"operation": "list", "route": "/tools", "dialect": "rfc", "bytes_out": len(listed.body)},
@@ -184,6 +188,7 @@ async def test_callbacks_are_a_line_each_without_their_path_or_their_content() -
     assert (taken["bytes_in"] > 0, refused.pop("bytes_in"), refused.pop("bytes_out") > 0) == (True, 0, True)
     common = FIXED | {"operation": "callback", "route": "/callbacks/{token}", "request_id": "theirs"}
     measured = {"bytes_in": taken["bytes_in"], "bytes_out": 2}
+    assert taken.pop("toolgate_call_id") == f"tg-{secret.partition('.')[0]}"
     assert taken == common | measured | {"status": 200, "backend": "builds", "outcome": "ok"}
     assert refused == common | {"status": 404, "outcome": "refused"}
     assert CANARY not in gateway.text

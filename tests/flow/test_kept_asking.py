@@ -145,12 +145,12 @@ async def test_only_the_owner_learns_that_a_call_expired(
     await expiry(ada, own_id)
     for ask in (look, cancel):
         answer = await ask(ada, "bare", "k")
-        assert (answer.status, answer.message) == (404, "The result of this call has expired.")
+        assert (answer.status, answer.message) == (404, "This call has expired.")
         for call_id in ("k", own_id):
             answer = await ask(bob, "bare", call_id)
             assert (answer.status, answer.message) == (404, "There is no such call of yours.")
         if not issuer:
-            assert (await ask(ada, "bare", own_id)).message == "The result of this call has expired."
+            assert (await ask(ada, "bare", own_id)).message == "This call has expired."
 
 
 @pytest.mark.parametrize("context", [{"user_id": "u"}, {"authorization": [{"id": "mail", "token": "t"}]}])

@@ -96,7 +96,7 @@ async def test_an_expired_result_is_a_refusal_and_no_second_run(start: Start, se
         while (again := await caller.call("oxp", "Echo.Say", call_id="k")).status == 200:
             assert again.body == first.body
             await asyncio.sleep(0.05)
-    assert (again.status, again.message) == (400, "The result of this call_id has expired.")
+    assert (again.status, again.message) == (400, "The call with this call_id has expired.")
     assert (await caller.send("bare", "kept", "GET", "/calls/k")).status == 404
     assert server.executions == 1
 

@@ -132,7 +132,8 @@ def serve(asked: socket.socket) -> Request | None:
                     return None
                 pid = os.fork()
                 if pid == 0:
-                    return Request(*json.loads(text), files)
+                    module, words, environment = json.loads(text)
+                    return Request(module, words, environment, files)
                 *outputs, code = files
                 for output in outputs:
                     os.close(output)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+import tomllib
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from packaging.utils import canonicalize_name
 from gateway import __version__
 from tests.interop.programs import interpreter
 from tests.pins import CONSTRAINTS, ROOT, differing, installed_for, pins, required, requirements
+from tests.support.markdown import links
 
 OTHERS = sorted(file.stem for file in (ROOT / "tests/interop/requirements").glob("*.txt"))
 NOT_PINNED = {"pip", "setuptools"}  # they come with Python
@@ -31,6 +33,16 @@ def test_the_version_is_that_of_the_image_and_of_the_one_that_the_chart_installs
     chart = yaml.safe_load((ROOT / "helm/toolgate/Chart.yaml").read_text("utf-8"))
     example = yaml.safe_load((ROOT / "helm/toolgate/ci/production-values.yaml").read_text("utf-8"))
     assert (label, chart["appVersion"], example["image"]["tag"]) == (__version__,) * 3
+
+
+def test_no_link_of_the_readme_is_broken_on_the_page_of_the_package() -> None:
+    hooks = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["hatch"]["metadata"]["hooks"]
+    (change,) = hooks["fancy-pypi-readme"]["substitutions"]
+    text = (ROOT / "README.md").read_text("utf-8")
+    shown = re.sub(change["pattern"], change["replacement"], text)
+    assert "docs/README.md" in links(text)
+    assert links(shown)
+    assert all(link.startswith("https://") for link in links(shown))
 
 
 def test_constraints_are_exact_versions_and_nothing_else() -> None:

@@ -42,7 +42,7 @@ async def _has_expired(at: Replica) -> bool:
     answer = await call(at.http, "Builds.build", LONG, call_id="one")
     if answer.status_code == httpx.codes.OK:
         return False
-    assert answer.json()["message"] == "The result of this call_id has expired."
+    assert answer.json()["message"] == "The call with this call_id has expired."
     return True
 
 

@@ -37,7 +37,7 @@ def alone(tools: Yard, grace: str, others: dict[str, Settings] | None = None) ->
 
 
 async def accepted(running: GatewayProcess, numbers: Iterable[int], tool: str = WORK, **more: Any) -> list[str]:
-    """Makes calls without a waiting caller; their ids without the prefix, as logs and Redis know them."""
+    """Makes calls without a waiting caller; their ids without the prefix, as Redis knows them."""
     async with caller(running.url) as http:
 
         async def one(number: int) -> str:
@@ -72,11 +72,12 @@ async def ended(running: GatewayProcess) -> int:
 
 
 def named(running: GatewayProcess, message: str) -> list[str]:
-    """The calls that such lines of the log name."""
+    """The calls that such lines of the log name as callers know them; their ids without the prefix."""
     lines = running.logged(message)
     names = [name for line in lines for name in line["calls"]]
     assert sum(line["count"] for line in lines) == len(names)
-    return sorted(names)
+    assert all(name.startswith("tg-") for name in names)
+    return sorted(name.removeprefix("tg-") for name in names)
 
 
 @pytest.mark.anyio

@@ -50,5 +50,5 @@ async def all_forgotten(at: Replica, numbers: tuple[int, ...]) -> bool:
     """Whether every call is one that has been, and can neither be read nor begun again."""
     answers = await asyncio.gather(*(ask(at, number) for number in numbers))
     refused = [answer for answer in answers if answer.status_code == httpx.codes.BAD_REQUEST]
-    assert {answer.json()["message"] for answer in refused} <= {"The result of this call_id has expired."}
+    assert {answer.json()["message"] for answer in refused} <= {"The call with this call_id has expired."}
     return len(refused) == len(numbers)

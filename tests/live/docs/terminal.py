@@ -22,6 +22,8 @@ MAKE_RUNS = {
     "demo": "toolgate demo",
     "test": "-m pytest",
     "test-deploy": "tests/deploy",
+    "test-lowest": "-m pytest",
+    "test-pythons": ".ci/on-debian",
     "test-interop": "tests/interop/mcp",
     "test-soak": "soak",
     "check": "mypy",
@@ -30,6 +32,7 @@ MAKE_RUNS = {
     "bench-peers": "-m tests.bench --only",
     "bench-instructions": "-m tests.bench.instructions",
     "constraints": "pip freeze",
+    "help": "make demo",
 }
 ANY_PORT = "\nserver: {port: 0, admin: {port: 0}}\n"
 SHELL = re.compile(r"[|&;$<>`*]")  # what takes a shell to understand

@@ -8,7 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.server import Addresses, ServerError, ServerOptions, run
+from gateway.server import Addresses, ServerError, ServerOptions, most_connections, run
+from gateway.server.run import connections_for
 from tests.live.server.harness import OPTIONS, Application, admin_application, serving
 
 pytestmark = pytest.mark.anyio
@@ -52,6 +53,12 @@ def test_another_event_loop_is_refused() -> None:
         asyncio.run(start(OPTIONS))
 
 
-async def test_too_few_open_files_for_the_connections_are_warned_of(caplog: pytest.LogCaptureFixture) -> None:
-    async with serving(Application(), max_connections=10**9):
+async def test_too_few_open_files_for_the_connections_are_warned_of_if_somebody_wants_so_many(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with serving(Application(), max_connections=most_connections(10**9)):
         assert "raise the limit of open files" in caplog.text
+    caplog.clear()
+    async with serving(Application(), max_connections=most_connections(None)):
+        assert not caplog.records
+    assert [connections_for(files) for files in (0, 256, 1024, 20064)] == [1, 96, 480, 10_000]

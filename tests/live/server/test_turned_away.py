@@ -21,17 +21,17 @@ CANARY = "canary-that-nobody-may-write-down"
 HEAD = b"Host: localhost\r\n"
 SHORT_S = 1  # for heads and bodies; the sweep looks at them every quarter of it
 
-# What is sent, and what it is refused with.
-MALFORMED: dict[str, tuple[bytes, int]] = {
-    "no HTTP at all": (b"\x16\x03\x01 hello\r\n\r\n", 400),
-    "no Host": (b"GET /%s HTTP/1.1\r\n\r\n" % CANARY.encode(), 400),
-    "two lengths": (b"POST /call HTTP/1.1\r\n" + HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n", 400),
-    "a long path": (b"GET /" + CANARY.encode() * 300 + b" HTTP/1.1\r\n" + HEAD + b"\r\n", 414),
-    "a large head": (b"GET / HTTP/1.1\r\n" + HEAD + b"X: " + CANARY.encode() * 1000 + b"\r\n\r\n", 431),
-    "another method": (b"CONNECT / HTTP/1.1\r\n" + HEAD + b"\r\n", 501),
-    "HTTP of old": (b"GET / HTTP/0.9\r\n" + HEAD + b"\r\n", 505),
-    "half a head": (b"GET /%s HTTP/1.1\r\n" % CANARY.encode(), 408),
-}
+# What is sent, the status it is refused with, and the reason in the log.
+MALFORMED: list[tuple[bytes, int, str]] = [
+    (b"\x16\x03\x01 hello\r\n\r\n", 400, "not_http"),
+    (b"GET /%s HTTP/1.1\r\n\r\n" % CANARY.encode(), 400, "host"),
+    (b"POST /call HTTP/1.1\r\n" + HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n", 400, "not_http"),
+    (b"GET /" + CANARY.encode() * 300 + b" HTTP/1.1\r\n" + HEAD + b"\r\n", 414, "long_target"),
+    (b"GET / HTTP/1.1\r\n" + HEAD + b"X: " + CANARY.encode() * 1000 + b"\r\n\r\n", 431, "large_head"),
+    (b"CONNECT / HTTP/1.1\r\n" + HEAD + b"X-Request-ID: mine\r\n\r\n", 501, "method"),
+    (b"GET / HTTP/0.9\r\n" + HEAD + b"X-Request-ID: not a word\r\n\r\n", 505, "http_version"),
+    (b"GET /%s HTTP/1.1\r\n" % CANARY.encode(), 408, "slow_head"),
+]
 CODES = {408: b"request_timeout", 414: b"head_too_large", 431: b"head_too_large"}  # all others: invalid_request
 
 
@@ -67,19 +67,24 @@ async def said_to(site: GatewayProcess, data: bytes) -> bytes:
 async def test_what_the_parser_refuses_is_counted_by_its_status_with_the_reason_in_the_log(
     site: GatewayProcess,
 ) -> None:
-    for data, status in MALFORMED.values():
+    ids = []
+    for data, status, _ in MALFORMED:
         answer, code = await said_to(site, data), CODES.get(status, b"invalid_request")
         assert answer.startswith(b"HTTP/1.1 %d " % status)
         assert b"\r\ntoolgate-code: %b\r\n" % code in answer
         assert json.loads(answer.partition(b"\r\n\r\n")[2])["code"] == code.decode()
-    for status in {status for _, status in MALFORMED.values()}:
-        expected = sum(each == status for _, each in MALFORMED.values())
+        ids.append(answer.partition(b"\r\nx-request-id: ")[2].partition(b"\r\n")[0].decode())
+    for status in {status for _, status, _ in MALFORMED}:
+        expected = sum(each == status for _, each, _ in MALFORMED)
         labels = {"dialect": "none", "operation": "other", "status": str(status)}
         assert await metric(site, "toolgate_requests_total", **labels) == expected, status
     await until(lambda: len(lines(site, operation="other", route="-")) == len(MALFORMED), "one line each")
-    assert {line["reason"] for line in lines(site, status=408)} == {"The head of the request took too long."}
     refused = lines(site, operation="other")
-    assert all(line["reason"] and line["outcome"] == "refused" for line in refused)
+    assert [(line["request_id"], line["reason"]) for line in refused] == [
+        (id_, reason) for id_, (_, _, reason) in zip(ids, MALFORMED, strict=True)
+    ]
+    assert (ids[5], len(set(ids)), min(map(len, ids))) == ("mine", len(MALFORMED), len("mine"))
+    assert {line["outcome"] for line in refused} == {"refused"}
     assert {line["client"] for line in refused} == {"127.0.0.1"}
     assert CANARY not in site.log_text()
 
@@ -89,7 +94,8 @@ async def test_a_body_that_never_comes_is_counted_once_and_as_the_call_that_it_w
     assert (await said_to(site, head + b"{")).startswith(b"HTTP/1.1 408 ")
     await until(lambda: bool(lines(site, status=408)), "it is written down")
     (line,) = lines(site)
-    assert (line["operation"], line["route"], line["dialect"]) == ("call", "/call", "oxp")
+    said = line["operation"], line["route"], line["dialect"], line["reason"]
+    assert said == ("call", "/call", "oxp", "slow_body")
     assert await metric(site, "toolgate_requests_total", status="408", operation="call", dialect="oxp") == 1
     assert await metric(site, "toolgate_requests_total", operation="call") == 1
     assert await metric(site, "toolgate_requests_total", operation="other") == 0
@@ -112,7 +118,7 @@ async def test_what_is_meant_for_another_host_is_noted_without_its_path(site: Ga
         ("callback", "/callbacks/{token}"),
         ("other", "-"),
     ]
-    assert {line["reason"] for line in lines(site)} == {"The Host header does not name a host that is served here."}
+    assert {line["reason"] for line in lines(site)} == {"other_host"}
     assert [line["request_id"] for line in lines(site, operation="challenge")] == ["mine"]
     assert await metric(site, "toolgate_requests_total", dialect="otc", operation="call", status="400") == 1
     assert await metric(site, "toolgate_requests_total", operation="challenge", status="400") == 1

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 import pytest
@@ -138,12 +139,25 @@ async def test_an_outcome_is_stored_even_if_redis_has_just_lost_the_call(
     assert (await found(state, key)).outcome == b"outcome"
 
 
-async def test_data_lost_behind_an_unbroken_connection_come_back(redis_server: RedisServer, replicas: Replicas) -> None:
-    state = await replicas.open()
-    key = (await began(state, to=ACCEPTED)).key
+async def test_data_that_redis_has_lost_come_back_with_one_warning_from_each_replica(
+    redis_server: RedisServer, replicas: Replicas, caplog: pytest.LogCaptureFixture
+) -> None:
+    states = [await replicas.open() for _ in range(2)]
+    losses: list[str] = []
+    for state in states:
+        state.on_lost(partial(losses.append, state.replica))
+    key = (await began(states[0], to=ACCEPTED)).key
     with redis_server.connect() as redis:
-        redis.flushall()
-    await until(lambda: is_in(state, key, ACCEPTED), "the call is back")
+        redis.flushall()  # behind unbroken connections
+    await until(lambda: len(losses) == 2, "both have noticed")
+    await until(lambda: is_in(states[0], key, ACCEPTED), "the call is back")
+    redis_server.restart()
+    await until(lambda: len(losses) == 4, "both have noticed again")
+    await until(lambda: all(state.is_up for state in states), "both have Redis again")
+    warnings = [vars(record) for record in caplog.records if record.message == "the state has lost its data"]
+    assert sorted(warning["restored"] for warning in warnings) == [0, 0, 1, 1]
+    assert {warning["detail"].partition(" ")[0] for warning in warnings} == {redis_server.url}
+    assert {losses.count(state.replica) for state in states} == {2}
 
 
 async def test_a_frozen_redis_delays_no_caller_for_long(redis_server: RedisServer, replicas: Replicas) -> None:
@@ -207,7 +221,7 @@ async def test_a_gateway_starts_without_redis_says_why_and_finds_it_later(
         assert time.monotonic() - start < DEADLINE_S
         assert not state.is_up
         (warning,) = [record for record in caplog.records if record.message == "the state cannot be reached yet"]
-        assert vars(warning)["detail"] == "the state cannot be reached: ConnectionError"
+        assert vars(warning)["detail"] == f"{redis_server.url}: nothing listens there; start it, or correct state.url"
         await refuses_at_once(state)
         redis_server.start()
         assert isinstance(await once_reached(state.begin, call()), Created)

@@ -108,7 +108,7 @@ async def _are(state: RedisState, records: list[Record], reached: CallState) -> 
 
 
 async def test_after_a_restart_without_loss_new_calls_wait_only_for_a_moment(
-    redis_server: RedisServer, replicas: Replicas
+    redis_server: RedisServer, replicas: Replicas, caplog: pytest.LogCaptureFixture
 ) -> None:
     state = await replicas.open()
     kept = await began(state)
@@ -116,6 +116,7 @@ async def test_after_a_restart_without_loss_new_calls_wait_only_for_a_moment(
     redis_server.restart()
     assert isinstance(await once_reached(state.begin, call()), Created)
     assert await state_of(state, kept.key) is kept.state
+    assert "lost" not in caplog.text
 
 
 async def test_a_server_that_hides_the_id_of_its_run_can_be_used(redis_server: RedisServer) -> None:

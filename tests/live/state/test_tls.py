@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, suppress
@@ -16,6 +17,8 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from gateway.state.address import Address
 from gateway.state.connections import Tls, connect
+from gateway.state.port import StateUnavailable
+from gateway.state.script_client import ScriptClient
 from tests.live.state.replica import replica_at
 from tests.live.state.tlsfront import tls_front
 from tests.support.redis_server import RedisServer
@@ -47,9 +50,9 @@ class Site:
             context.verify_mode = ssl.CERT_REQUIRED
         return context
 
-    def address(self, host: str = "127.0.0.1", *, strict: bool = False, password: str = "") -> Address:
+    def address(self, host: str = "127.0.0.1", *, strict: bool = False, user: str = "", password: str = "") -> Address:
         port = self.strict_port if strict else self.port
-        return Address.parse(f"rediss://:{password}@{host}:{port}/0")
+        return Address.parse(f"rediss://{user}:{password}@{host}:{port}/0")
 
 
 @pytest.fixture
@@ -81,6 +84,33 @@ async def test_a_state_works_behind_tls_as_without(site: Site) -> None:
         assert await state_of(state, key) is not None
     finally:
         await state.aclose()
+
+
+async def test_the_log_says_what_is_wrong_with_a_connection_and_what_to_do(
+    site: Site,
+) -> None:
+    """Never with a password."""
+    ours = Tls(ca=site.ca, cert=site.cert, key=site.key)
+    for where, tls, said in (
+        (site.address(), Tls(), "its certificate is not trusted (.*); name in state.tls.ca who has signed it"),
+        (site.address("localhost"), ours, "its certificate has another name (.*); state.url must name it .*"),
+        (Address.parse(f"redis://127.0.0.1:{site.port}"), Tls(), "it closes the connection; if it speaks TLS, .*"),
+        (site.address(user="nobody", password=PASSWORD), ours, "it refuses the login (.*); correct the user .*"),
+    ):
+        why = await failure(where, tls)
+        assert re.fullmatch(f"{re.escape(repr(where))}: {said}", why)
+        assert PASSWORD not in why
+
+
+async def failure(where: Address, tls: Tls) -> str:
+    """Why a script cannot be run there; asks again where a busy machine takes longer than a client waits."""
+    async with connect(where, tls=tls) as redis, asyncio.timeout(DEADLINE_S):
+        scripts = ScriptClient(redis, b"", lambda reason: None, max_batch=1)
+        while True:
+            with pytest.raises(StateUnavailable) as caught:
+                await scripts.ask("anything", probing=True)
+            if "in time" not in (why := str(caught.value)):
+                return why
 
 
 async def test_an_untrusted_certificate_is_refused(site: Site) -> None:

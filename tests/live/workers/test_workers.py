@@ -184,6 +184,11 @@ async def test_one_signal_drains_all_workers_and_no_answer_is_lost(redis_url: st
                 assert await running.process.wait() == 0
             assert not any(is_alive(pid) for pid in workers)
             assert not [line for line in running.log_text().splitlines() if '"level":"error"' in line]
+            lines = running.logged("request") + running.logged("draining")
+            assert {(line.get("worker"), line.get("pid")) for line in lines} == {
+                (None, None),  # the supervisor drains, too
+                *enumerate(workers),
+            }
         ran = [request.call["input"]["n"] for request in lab.calls("Lab.Echo")]
         assert set(ran).isdisjoint(load.unanswered), "a call that ran got no answer"
         assert sorted(ran) == sorted(load.answered)

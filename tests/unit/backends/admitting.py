@@ -35,7 +35,8 @@ def context_of(
     offload: Checker | None = None,
     on_change: Any = lambda: None,
     pending_s: float = 60.0,
+    count_dropped: Any = lambda: None,
 ) -> BackendContext:
     """What a backend is given; without an `offload`, no process reads anything long."""
     offload = offload or Checker(memory_bytes=0)
-    return BackendContext(admission, outcomes, offload, offload, on_change, pending_s)
+    return BackendContext(admission, outcomes, offload, offload, on_change, pending_s, count_dropped)

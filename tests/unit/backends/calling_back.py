@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -111,6 +111,7 @@ async def facing(
     listed: bool = True,
     allowed: Sequence[str] = (),
     token: str | None = None,
+    count_dropped: Callable[[], None] = lambda: None,
     **limits: Any,
 ) -> AsyncIterator[Facing]:
     """A backend in front of a tool server that follows a script; unless told otherwise it knows its toolset."""
@@ -122,7 +123,13 @@ async def facing(
             "callback", url, allowed_origins=list(allowed), auth=auth, max_response="4KiB", connect_timeout="1s"
         )
         way_in = admission(url, **limits)
-        context = context_of(way_in, outcomes=ends, offload=Checker(), on_change=lambda: changes.append("builds"))
+        context = context_of(
+            way_in,
+            outcomes=ends,
+            offload=Checker(),
+            on_change=lambda: changes.append("builds"),
+            count_dropped=count_dropped,
+        )
         async with aclosing(CallbackBackend("builds", settings, context)) as backend:
             if listed:
                 await backend.list_tools()

@@ -137,7 +137,8 @@ REFUSALS: list[tuple[Any, str]] = [
     (token("x" * 20_000), "the answer holds no bearer token"),
     (token("x", token_type="mac"), "the answer holds no bearer token"),
     (token("x", expires_in=0), "the token has ended already"),
-    (reply(200, b" " * 70_000), "The reply"),
+    (reply(200, b" " * 70_000), "the authorization server is unavailable: The reply"),
+    (reply(503, b"<html>"), "the authorization server is unavailable: status 503"),
 ]
 
 
@@ -158,6 +159,13 @@ async def test_mcp_77_an_issuer_that_refuses_is_bounded_and_not_quoted(
     [record] = [one for one in caplog.records if one.levelno == logging.WARNING]  # and not for each attempt
     assert str(record.__dict__["reason"]).startswith(reason)
     assert "s3cret" not in json.dumps([one.__dict__ for one in caplog.records], default=str)
+
+
+async def test_an_authorization_server_that_cannot_be_reached_is_named_once() -> None:
+    async with client(issuing(token("one")), token_url="http://127.0.0.1:1/token") as (credentials, _, _):
+        with pytest.raises(TransportError) as caught:
+            await credentials.ready(5)
+    assert str(caught.value).count("http://127.0.0.1:1") == 1
 
 
 async def test_mcp_77_calls_and_lists_carry_the_token_and_a_call_is_sent_again_after_a_401() -> None:
@@ -185,13 +193,17 @@ async def test_mcp_77_calls_and_lists_carry_the_token_and_a_call_is_sent_again_a
 
 
 async def test_without_a_token_nothing_is_sent_and_the_call_is_refused_at_once() -> None:
-    async with serving(issuing(reply(500, {}))) as issuer, serving(issuing(OK)) as server:
+    answer = reply(429, {"error": "slow_down"}, retry_after="30")
+    async with serving(issuing(answer)) as issuer, serving(issuing(OK)) as server:
         auth = {"oauth": {**AUTH, "token_url": f"{issuer.url}/token"}}
         settings = settings_of("oxp", server.url, auth=auth, toolkit="Crm")
         async with aclosing(HttpBackend("crm", settings, context_of(admission(server.url)))) as backend:
             refused = await refusal(backend.call(INVOCATION))
             assert refused.code is ErrorCode.BACKEND_UNAVAILABLE
-            assert refused.retry_after_s
+            assert refused.detail == f"no token: the authorization server is unavailable: status 429 ({issuer.url})"
+            assert 20 < (refused.retry_after_s or 0) <= 30
+            assert (await refusal(backend.list_tools())).detail == refused.detail
+        assert len(issuer.requests) == 1  # not before it said
         assert not server.requests
 
 

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from gateway import jsontext
 from gateway.calls.status import (
+    GONE,
     NOT_FOUND,
     UNREMEMBERED,
     CallMetadata,
@@ -91,6 +92,10 @@ def test_a_record_says_how_its_call_stands() -> None:
 def test_what_may_be_repeated_is_not_remembered(standing: Any, remembered: bool) -> None:
     kept = view_of("key", NOTE, "b", standing)
     assert (kept.id, kept.is_keyed, kept.remembered) == ("tg-key", True, remembered)
+
+
+def test_a_caller_who_waited_for_a_call_that_is_gone_is_told_so() -> None:
+    assert view_of("key", NOTE, "b", NOT_FOUND).status == GONE
 
 
 def test_what_a_record_holds_is_remembered_whatever_it_is() -> None:

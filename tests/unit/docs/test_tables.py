@@ -18,7 +18,7 @@ from gateway.jsontext import decode
 from gateway.metrics.families import FAMILIES
 from gateway.metrics.recording import CALLBACK_OUTCOMES, OUTCOMES
 from gateway.model import Json, ToolFailure, ToolResult
-from gateway.server.head import code_of as refusal_code
+from gateway.server.refusals import Refusal
 from gateway.settings.mcp import McpSettings
 from tests.support.markdown import DOCS, PAGES, ROOT, blocks, headings, rows
 
@@ -77,8 +77,10 @@ def test_every_word_of_the_listener_is_listed_with_its_statuses() -> None:
     table = rows(ERRORS, "Before a request is one")
     statuses = {words(row[0])[0]: {int(status) for status in row[1].split(", ")} for row in table}
     listed = {status: code for code, those in statuses.items() for status in those}
-    assert listed == {status: refusal_code(status) for status in (400, 408, 413, 414, 431, 500, 501, 503, 505)}
+    assert listed == {refusal.status: refusal.code for refusal in Refusal}
     assert set(statuses) >= set(ServerCode)
+    reasons = [(words(row[0])[0], words(row[1])[0]) for row in rows(ERRORS, "Words of the listener")]
+    assert reasons == list(dict.fromkeys((refusal.reason, refusal.code) for refusal in Refusal))
 
 
 def test_every_failure_has_a_word_that_is_listed() -> None:
@@ -110,7 +112,7 @@ def test_every_field_of_a_line_in_the_log_is_listed() -> None:
     listed = [name for row in rows(OPERATING, "Logs") for name in words(row[0])]
     line = AccessLine(
         0.0, b"id", "call", "/call", 200, 0.2, 1, 2, "oxp", "key:a", "A.B", "1.0.0", "b", "ok", 0.1, "why",
-        "203.0.113.1", "2026-07-28",
+        "203.0.113.1", "2026-07-28", "mine", "tg-ours",
     )  # fmt: skip
     assert {*listed, "level", "logger", "message"} == decode(bytes(line)).keys()
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 import pytest
 
-from gateway.http.accesslog import MAX_PRINCIPAL, AccessLine, AccessLog, TextLine
+from gateway.http.accesslog import MAX_WORD, AccessLine, AccessLog, TextLine
 
 CALL = (
     *(1700000000.0625, b"request-1", "call", "/tools/call", 200, 0.0123456, 300, 400),
     *("otc", "jwt:https://issuer.example:alice", "Calculator.Add", "1.0.0", "calculator", "ok", 0.011),
-    *("", "203.0.113.1"),
+    *("", "203.0.113.1", "", "mine", "tg-ours"),
 )
 
 
@@ -40,6 +39,8 @@ def test_a_call_has_all_there_is_to_say() -> None:
         "outcome": "ok",
         "tool_ms": 11.0,
         "client": "203.0.113.1",
+        "call_id": "mine",
+        "toolgate_call_id": "tg-ours",
     }
 
 
@@ -56,12 +57,13 @@ PRINCIPALS = ["\x1b[2J\r\n{", '"}', "lone \ud800 surrogate", "\u2028", "x" * 500
 
 
 @pytest.mark.parametrize("principal", PRINCIPALS)
-def test_any_principal_fits_one_line_of_bounded_length(principal: str) -> None:
-    fields: tuple[Any, ...] = (0.5, b"r", "call", "/call", 401, 0.001, 0, 0, None, principal)
-    line = bytes(AccessLine(*fields))
+def test_any_principal_and_any_call_id_fit_one_line_of_bounded_length(principal: str) -> None:
+    made = AccessLine(0.5, b"r", "poll", "/calls/{call_id}", 401, 0.001, 0, 0, None, principal, call_id=principal)
+    line = bytes(made)
     assert len(line.splitlines()) == 1
-    assert len(json.loads(line)["principal"]) <= MAX_PRINCIPAL * 2
-    text = bytes(TextLine(AccessLine(*fields))).decode()
+    said = json.loads(line)
+    assert max(len(said["principal"]), len(said["call_id"])) <= MAX_WORD * 2
+    text = bytes(TextLine(made)).decode()
     assert text[:-1].isprintable()
 
 
@@ -70,7 +72,7 @@ def test_people_read_what_they_look_for_first() -> None:
     assert re.fullmatch(
         r"\d\d:\d\d:\d\d INFO    call /tools/call 200 in 12\.345 ms \(tool=Calculator\.Add@1\.0\.0, "
         r"backend=calculator, outcome=ok, dialect=otc, principal=jwt:https://issuer\.example:alice, "
-        r"client=203\.0\.113\.1, request_id=request-1\)\n",
+        r"client=203\.0\.113\.1, call_id=mine, toolgate_call_id=tg-ours, request_id=request-1\)\n",
         text,
     )
 

@@ -137,6 +137,7 @@ class Served:
     def __init__(self) -> None:
         self.fields = {b"content-type": b"application/json"}
         self.answered: int | None = None
+        self.reason = ""
         self.holder = ""
         self.answers: list[int] = []
 

@@ -1,9 +1,17 @@
-"""What the gateway uses of redis-py beyond its documentation: a library without it is refused by name."""
+"""What the gateway uses of redis-py beyond its documentation, and its errors in words for operators."""
 
 from __future__ import annotations
 
-import pytest
+import re
+import socket
+import ssl
 
+import pytest
+from redis.exceptions import BusyLoadingError, InvalidResponse, RedisError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from gateway.state.causes import cause
 from gateway.state.connections import check_library
 
 
@@ -19,3 +27,37 @@ def test_a_library_that_lacks_a_method_or_a_parameter_is_refused_and_the_error_n
 ) -> None:
     with pytest.raises(ImportError, match=rf"^redis [0-9.]+ cannot be used, Changed\.{method}\(.*\) is missing"):
         check_library([(Changed, method, parameters)])
+
+
+REFUSED = "Multiple exceptions: [Errno 111] Connect call failed ('::1', 1), Connection refused"  # two addresses
+CAUSES: list[tuple[str, Exception, Exception | None, str]] = [
+    ("redis://h", RedisConnectionError("Error"), ConnectionRefusedError(), "nothing listens there;"),
+    ("redis://h", RedisConnectionError("Error"), OSError(REFUSED), "nothing listens there;"),
+    ("redis://h", RedisConnectionError("Error"), socket.gaierror(-2, "Name"), "its host is not known;"),
+    (
+        "redis://h",
+        RedisTimeoutError("Timeout"),
+        None,
+        "it does not answer in time; see whether a firewall lies between",
+    ),
+    ("rediss://h", TimeoutError(), None, "it does not answer in time; .*, and whether it speaks TLS"),
+    ("rediss://h", RedisConnectionError("Error"), ssl.SSLError(1, "x"), "the TLS handshake failed .*; if it speaks no"),
+    ("rediss://h", RedisConnectionError("Error"), ConnectionResetError(), "it closes .* client certificate"),
+    (
+        "redis://h",
+        RedisConnectionError("Connection closed by server."),
+        None,
+        "it closes .* begin state.url with rediss",
+    ),
+    ("redis://h", InvalidResponse("H"), None, "what answers there is not Redis;"),
+    ("redis://h", BusyLoadingError("x"), None, "it is still loading its data;"),
+    ("redis://h", RedisError(), None, "RedisError$"),
+]
+
+
+@pytest.mark.parametrize(("place", "raised", "below", "said"), CAUSES, ids=[said for *_, said in CAUSES])
+def test_a_failed_connection_is_told_by_its_cause_and_by_what_to_do(
+    place: str, raised: Exception, below: Exception | None, said: str
+) -> None:
+    raised.__context__ = below
+    assert re.match(said, cause(raised, place))

@@ -1,4 +1,4 @@
-"""What shows that a document is not, or no longer, that of its API; for the log."""
+"""Warnings that a document is not, or no longer, that of its API."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import logging
 
 log = logging.getLogger("gateway.backends")
 
-MISFITS = frozenset((405, 406, 415, 501))  # the API does not know the operation as the document describes it
+MISMATCHES = frozenset((405, 406, 415, 501))  # the API does not know the operation as the document describes it
 MANY = 20  # answers of 404 without any other in between, to different tools
 MAX_WARNED = 1000  # tools that have a warning each; the set of them must not fill the memory
 
 
-class Fit:
-    """That of one backend. `note` is given the status of every answer and the tool."""
+class MismatchWarnings:
+    """Those of one backend. `note` is given the status of every answer and the tool."""
 
     def __init__(self, backend: str) -> None:
         self._backend = backend
@@ -26,7 +26,7 @@ class Fit:
             self._missing.clear()
         elif self._missing is None and status < 300:
             self._missing = []
-        if status in MISFITS and tool not in self._told and len(self._told) < MAX_WARNED:
+        if status in MISMATCHES and tool not in self._told and len(self._told) < MAX_WARNED:
             self._told.add(tool)
             extra = {"backend": self._backend, "tool": tool, "status": status}
             log.warning("an API does not know an operation as its document describes it", extra=extra)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.backends.openapi_fit import MANY, Fit
+from gateway.backends.openapi_mismatch import MANY, MismatchWarnings
 
 KNOWS_NOT = "an API does not know an operation as its document describes it"
 NOTHING = "an API has nothing anywhere: its url may be wrong"
@@ -25,7 +25,7 @@ ROWS = {
 def test_openapi_44_an_api_that_has_nothing_the_document_describes_is_told(
     answers: list[tuple[int, str]], told: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    fit = Fit("api")
+    warnings = MismatchWarnings("api")
     for status, tool in answers:
-        fit.note(status, tool)
+        warnings.note(status, tool)
     assert [record.message for record in caplog.records] == told

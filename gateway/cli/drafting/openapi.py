@@ -1,0 +1,304 @@
+"""What `toolgate init` makes of an OpenAPI document."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import urljoin, urlsplit
+
+from gateway.backends.openapi_credentials import document_headers
+from gateway.backends.openapi_documents import DocumentFile, Documents, DocumentUrl
+from gateway.backends.openapi_terms import terms_of
+from gateway.backends.server import open_pool
+from gateway.cli.drafting.draft import (
+    ASKED_AS,
+    Draft,
+    NotSpokenError,
+    Wanted,
+    backend_yaml,
+    checked,
+    name_of,
+    quoted,
+)
+from gateway.cli.drafting.listing import ASK_S, REFUSED
+from gateway.cli.drafting.look import looking
+from gateway.cli.output import FAILED, USAGE, CommandError, count
+from gateway.dialects.listings import decode_report, decode_summary
+from gateway.errors import GatewayError
+from gateway.jsontext import encode
+from gateway.model import Rejected
+from gateway.openapi.curation import ALL, chosen
+from gateway.openapi.document import Document, DocumentError, read_document
+from gateway.openapi.errors import OperationError
+from gateway.openapi.operations import partial_operations
+from gateway.openapi.terms import Terms
+from gateway.openapi.tools import decoder, read_operations
+from gateway.settings.openapi import OpenApiBackendSettings
+
+# Where frameworks publish their documents: FastAPI and many others, Spring, ASP.NET, Django.
+PLACES = (
+    *("openapi.json", "openapi.yaml", "swagger.json", "v3/api-docs", "swagger/v1/swagger.json", "openapi/v1.json"),
+    *("api/openapi.json", "docs/openapi.json", "api/schema/", "api-docs", "v2/api-docs", "openapi.yml", "swagger.yaml"),
+)
+# A version, at the top of JSON or YAML.
+DECLARED = re.compile(rb"""(?:[{,]\s*"|^)(?:openapi|swagger)"?\s*:\s*["']?[0-9]""", re.MULTILINE)
+SEARCH_S = 20.0  # for all of them
+ANY_API = "api"  # a name where the title says nothing
+VARIABLE = re.compile(r"\{([^{}]*)\}")
+SCHEME = re.compile(r"[^\x00-\x20\x7f]{1,256}")
+TOO_MANY = "operations.max"  # stands in what is said about too many operations
+
+
+class Credential(NamedTuple):
+    """A credential for a security scheme: its YAML, and the variables it names with what belongs there."""
+
+    yaml: str
+    variables: Mapping[str, str]
+
+
+class Source(NamedTuple):
+    """A document as it was read: where, and the YAML that says so."""
+
+    place: str
+    yaml: list[str]
+    text: bytes
+    document: Document
+
+
+def is_document(text: bytes) -> bool:
+    """Whether a text says that it is an OpenAPI document."""
+    return DECLARED.search(text) is not None
+
+
+async def draft(wanted: Wanted, protocol: str) -> Draft:
+    """Reads a document, and drafts a backend that makes tools of it. Raises NotSpokenError, CommandError."""
+    source = await _found(wanted)
+    document, place = source.document, source.place
+    name = wanted.name or name_of(document.title) or ANY_API
+    url = wanted.calls_url or _server(document, place)
+    before = [f"url: {quoted(url)} # where calls go, whatever the document says", *source.yaml]
+    after = list(_operations(wanted))
+    terms = terms_of(_settings(name, [*before, *after], wanted.folder), name)
+    found = _listed(terms, source.text)
+    credentials = {} if wanted.token_env else _credentials(name, document, terms)
+    of = " ".join(document.title.split()) or place
+    about = [f"  {name}: {count(len(found.tools), 'tool')} of {of}, called at {url}", *found.said]
+    if place != wanted.place:
+        about.append(f"  found its document (OpenAPI {document.dialect}) at {place}")
+    variables = {name: what for one in credentials.values() for name, what in one.variables.items()}
+    yaml = backend_yaml(name, protocol, [*before, *wanted.auth, *_auth(credentials), *after])
+    return Draft(protocol, f"OpenAPI {document.dialect}", name, yaml, found.tools, tuple(about), variables)
+
+
+async def _found(wanted: Wanted) -> Source:
+    """The document that was named, or the first at a usual place below the URL. Raises NotSpokenError, CommandError."""
+    is_open = wanted.place.startswith("http:") and not (wanted.is_near or wanted.allow_http)
+    if is_open and wanted.is_document:
+        hint = "--allow-http takes it all the same."
+        raise CommandError(USAGE, f"Anybody on the way to {wanted.place} can change this document: use https.", hint)
+    if not wanted.is_url or wanted.is_document:
+        return await _read(wanted, wanted.place)
+    if is_open:
+        raise NotSpokenError("documents are looked for over http only with --allow-http")
+    refused = ""
+    try:
+        async with asyncio.timeout(SEARCH_S), looking(wanted.place, wanted.token) as look:
+            for place in _places(wanted):
+                seen = await look(place)
+                if is_document(seen.body):
+                    return await _read(wanted, place)
+                if seen.status in (401, 403):
+                    refused = refused or f"{place} answered {seen.status}"
+    except TimeoutError as exc:
+        raise NotSpokenError(f"no document was found within {SEARCH_S:g} s") from exc
+    nothing = f"no document at {wanted.place} nor at {len(PLACES)} usual places"
+    raise NotSpokenError(refused or nothing, wants_credential=bool(refused))
+
+
+def _places(wanted: Wanted) -> Iterator[str]:
+    """Where documents are looked for: below the URL, then at its host."""
+    root = urljoin(wanted.base, "/").rstrip("/")
+    places = [f"{base}/{path}" for path in PLACES for base in dict.fromkeys((wanted.base, root))]
+    yield from (wanted.place, *places)
+
+
+async def _read(wanted: Wanted, place: str) -> Source:
+    """Reads a document; with the token if it is not to be had without one. Raises CommandError."""
+    yaml = _document_yaml(wanted, place)
+    try:
+        text = await _fetch(wanted, yaml, place)
+    except CommandError as exc:
+        if not (wanted.token_env and wanted.is_url and REFUSED.search(str(exc))):
+            raise
+        yaml += [f"document_{line}" for line in wanted.auth]
+        text = await _fetch(wanted, yaml, place)
+    try:
+        return Source(place, yaml, text, read_document(text))
+    except DocumentError as exc:
+        raise CommandError(USAGE, f"{place} cannot be used: {exc}") from exc
+
+
+def _document_yaml(wanted: Wanted, place: str) -> list[str]:
+    """Where the document is; a file by its path from the folder of the configuration."""
+    if not wanted.is_url and not os.path.isabs(place):
+        place = os.path.relpath(place, wanted.folder)
+    return [f"document: {quoted(place)}", *(["allow_http: true"] if wanted.allow_http else [])]
+
+
+def _settings(name: str, lines: Iterable[str], folder: Path) -> OpenApiBackendSettings:
+    """The settings that some YAML makes. Raises CommandError."""
+    settings = checked(f"auth: none\nbackends:\n{backend_yaml(name, 'openapi', lines)}", folder).backends[name]
+    assert isinstance(settings, OpenApiBackendSettings)
+    return settings
+
+
+async def _fetch(wanted: Wanted, yaml: Sequence[str], place: str) -> bytes:
+    """The text of a document. Raises CommandError."""
+    settings = _settings(ASKED_AS, ["url: http://127.0.0.1", *yaml], wanted.folder)
+    url = settings.document_url
+    credentials = document_headers(settings.document_auth)
+    source: Documents = (
+        DocumentUrl(url, credentials, open_pool(settings, url)) if url else DocumentFile(settings.document)
+    )
+    try:
+        async with asyncio.timeout(ASK_S):
+            fetched = await source.read(None)
+    except GatewayError as exc:
+        said = (exc.detail or exc.message).removeprefix("its document ")
+        raise CommandError(FAILED, f"{place} {said}.") from exc
+    except TimeoutError as exc:
+        raise CommandError(FAILED, f"{place} was not there within {ASK_S:g} s.") from exc
+    finally:
+        await source.aclose()
+    assert fetched is not None  # nothing was known before
+    return fetched.text
+
+
+def _server(document: Document, place: str) -> str:
+    """The URL of the document's first server. Raises CommandError if it names none."""
+    servers = document.root.get("servers")
+    first = servers[0] if isinstance(servers, list) and servers else {}
+    found = first.get("url") if isinstance(first, dict) else None
+    variables = first.get("variables") if isinstance(first, dict) else None
+
+    def value(match: re.Match[str]) -> str:
+        variable = variables.get(match[1]) if isinstance(variables, dict) else None
+        return str(variable.get("default", match[0])) if isinstance(variable, dict) else match[0]
+
+    url = VARIABLE.sub(value, found if isinstance(found, str) else "/")
+    try:
+        parts = urlsplit(urljoin(place if re.match("https?:", place) else "", url))
+    except ValueError:
+        parts = urlsplit("")
+    if parts.scheme not in ("http", "https") or not parts.netloc or "{" in parts.geturl():
+        said = f" ({url})" if found else ""
+        raise CommandError(USAGE, f"The document does not say where its API is{said}; say so with --url.")
+    return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
+
+
+def _operations(wanted: Wanted) -> Iterator[str]:
+    """The YAML that chooses operations."""
+    yield "operations:"
+    if wanted.methods:
+        yield f"  methods: [{', '.join(map(quoted, wanted.methods))}]"
+    else:
+        yield "  methods: [GET, QUERY] # what only reads; all: also what changes something"
+    matches = [f"tag: {quoted(tag)}" for tag in wanted.tags]
+    matches += [f"operation: {quoted(glob)}" for glob in wanted.operations]
+    if matches:
+        yield "  include:"
+        yield from (f"    - {{{match}}}" for match in matches)
+    if wanted.max_tools is not None:
+        yield f"  max: {wanted.max_tools}"
+
+
+class Listed(NamedTuple):
+    """The ids of its tools, and lines about what became of the rest."""
+
+    tools: tuple[str, ...]
+    said: tuple[str, ...]
+
+
+def _listed(terms: Terms, text: bytes) -> Listed:
+    """What the gateway will make of the document. Raises CommandError where that is no list."""
+    first, *parts = read_operations(encode(terms), text)
+    summary = decode_summary(first)
+    report = decode_report(summary.report)
+    if summary.failure:
+        tags = [f"Its tags: {said}" for label, said in report.facts if label == "tags"]
+        hint = "Choose with --tag, --operation or --method, or allow more with --max."
+        raise CommandError(USAGE, summary.failure, *tags, *([hint] if TOO_MANY in summary.failure else []))
+    said = [f"  left out {len(group.ids)}: {group.text}" for group in report.left_out]
+    if summary.rejected:
+        said.append(f"  {len(summary.rejected)} cannot be tools; check says why")
+    decode = decoder()
+    tools = tuple(tool.tool for part in parts for tool in decode(part))
+    if not tools and not said:
+        raise CommandError(USAGE, "The document has no operation.")
+    if not tools:
+        hint = (
+            "" if terms.methods == (ALL,) else "With --method all, operations that change something become tools, too."
+        )
+        raise CommandError(USAGE, "None of its operations becomes a tool:", *said, *filter(None, [hint]))
+    return Listed(tools, tuple(said))
+
+
+def _credentials(name: str, document: Document, terms: Terms) -> dict[str, Credential]:
+    """What operations that are chosen ask for, by security scheme: of alternatives the first that can be given."""
+    found: dict[str, Credential] = {}
+    for partial in partial_operations(document):
+        if isinstance(partial, Rejected) or chosen(partial.operation, terms) is not None:
+            continue
+        alternatives = partial.node.get("security", document.root.get("security"))
+        if not isinstance(alternatives, list) or {} in alternatives:  # it can be called without a credential
+            continue
+        for alternative in alternatives:
+            schemes = {scheme: _credential(name, scheme, document) for scheme in alternative}
+            given = {scheme: one for scheme, one in schemes.items() if one is not None}
+            if len(given) == len(schemes):
+                found |= given
+                break
+    return found
+
+
+def _credential(name: str, scheme: str, document: Document) -> Credential | None:
+    """A credential for a scheme; None if it is of a kind that the gateway cannot have."""
+    declared = document.components.get("securitySchemes")
+    try:
+        node = document.resolve(declared.get(scheme)) if isinstance(declared, dict) else {}
+    except OperationError:
+        return None
+    variable = re.sub("[^A-Z0-9]+", "_", f"{name}_{scheme}".upper()).strip("_")
+    what = f"what the API expects for its security scheme {scheme}"
+    match node:
+        case _ if SCHEME.fullmatch(scheme) is None:
+            return None
+        case {"type": "apiKey", "in": "header" | "query" | "cookie" as where, "name": str(key)}:
+            place = f"in: {where}, name: {quoted(key)}"
+            return Credential(f'api_key: {{{place}, value: "${{env:{variable}}}"}}', {variable: what})
+        case {"type": "http", "scheme": str(word)} if word.lower() == "basic":
+            user, password = f"{variable}_USER", f"{variable}_PASSWORD"
+            yaml = f'basic: {{user: "${{env:{user}}}", password: "${{env:{password}}}"}}'
+            return Credential(yaml, {user: f"{what}: the user", password: f"{what}: the password"})
+        case {"type": "http", "scheme": str(word)} if word.lower() == "bearer":
+            return Credential(f'bearer: "${{env:{variable}}}"', {variable: f"{what}: a token"})
+        case {"type": "oauth2" | "openIdConnect"}:
+            return Credential(f'bearer: "${{env:{variable}}}"', {variable: f"{what}: a token"})
+    return None
+
+
+def _auth(credentials: Mapping[str, Credential]) -> Iterator[str]:
+    """The YAML of the backend's credentials."""
+    match list(credentials.items()):
+        case []:
+            return
+        case [(_, one)]:
+            yield f"auth: {{{one.yaml}}}"
+        case several:
+            yield "auth:"
+            yield "  schemes:"
+            yield from (f"    {quoted(scheme)}: {{{one.yaml}}}" for scheme, one in several)
