@@ -200,6 +200,11 @@ class KeySet:
     def is_empty(self) -> bool:
         return not self._all
 
+    @property
+    def algorithms(self) -> frozenset[str]:
+        """Those of which there is a key."""
+        return frozenset(self._all)
+
     def __len__(self) -> int:
         """How many pairs of a key and an algorithm there are."""
         return sum(map(len, self._all.values()))

@@ -72,7 +72,7 @@ class RemoteKeys(Keys):
         self._url = url
         self._refresh_s = refresh_s
         self._cooldown_s = cooldown_s
-        self._trusted = _trusted if tls is None else cache(tls)
+        self._trusted = system_authorities if tls is None else cache(tls)
         self._fetch_s = fetch_s
         self._clock = clock
         self._document: Json = None
@@ -150,8 +150,8 @@ class RemoteKeys(Keys):
         try:
             async with asyncio.timeout(self._fetch_s):
                 trusted = _made(self._trusted)
-                url = await _discovered_url(self._name, trusted) if self._url is None else self._url
-                self._take(await _get(url, trusted))
+                url = self._url or jwks_url(self._name, await discover(self._name, trusted))
+                self._take(await fetch(url, trusted))
             self._fetched_at = self._clock()
             self._is_failing, self._last_error = False, None
         except (UnavailableError, KeySetError, TimeoutError) as exc:
@@ -178,11 +178,24 @@ class UnavailableError(Exception):
     """Keys that could not be had; the text is for our log."""
 
 
-async def _discovered_url(issuer: str, trusted: ssl.SSLContext) -> str:
-    """Where the JWK set of an issuer is that says so itself. Raises UnavailableError."""
-    document = await _get(issuer.rstrip("/") + WELL_KNOWN, trusted)
+class AnotherIssuerError(UnavailableError):
+    """A discovery document that names another issuer, or none; `named` is what it says."""
+
+    def __init__(self, named: Json) -> None:
+        super().__init__("its discovery document is that of another issuer")
+        self.named = named
+
+
+async def discover(issuer: str, trusted: ssl.SSLContext) -> JsonObject:
+    """What an issuer says about itself. The caller sets the deadline. Raises UnavailableError."""
+    document = await fetch(issuer.rstrip("/") + WELL_KNOWN, trusted)
     if document.get("issuer") != issuer:
-        raise UnavailableError("its discovery document is that of another issuer")
+        raise AnotherIssuerError(document.get("issuer"))
+    return document
+
+
+def jwks_url(issuer: str, document: JsonObject) -> str:
+    """Where the JWK set of an issuer is, by its discovery document. Raises UnavailableError."""
     url = document.get("jwks_uri")
     # An issuer elsewhere has nothing to say about what runs beside us.
     if not isinstance(url, str) or not _is_safe(url, loopback=not issuer.startswith("https:")):
@@ -190,7 +203,7 @@ async def _discovered_url(issuer: str, trusted: ssl.SSLContext) -> str:
     return url
 
 
-async def _get(url: str, trusted: ssl.SSLContext) -> JsonObject:
+async def fetch(url: str, trusted: ssl.SSLContext) -> JsonObject:
     """A JSON object, over a connection of its own. The caller sets the deadline. Raises UnavailableError."""
     import httpx  # takes 5 MB and 70 ms, which only gateways with such issuers pay
 
@@ -228,7 +241,7 @@ def _made(trusted: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
 
 
 @cache
-def _trusted() -> ssl.SSLContext:
+def system_authorities() -> ssl.SSLContext:
     """The authorities that the system trusts, or those of SSL_CERT_FILE. To read them takes some 70 ms."""
     return ssl.create_default_context()
 

@@ -65,6 +65,11 @@ class McpBackend:
         """The revision in use."""
         return f"mcp {self._sessions.version}".strip()
 
+    @property
+    def title(self) -> str:
+        """What the server calls itself, once it was asked; nothing depends on it."""
+        return self._sessions.title
+
     def call(self, invocation: Invocation, gate: DispatchGate | None = None) -> Coroutine[Any, Any, ToolResult]:
         """Runs a tool; raises as `HttpExchange.call`. What the caller lends goes to another Toolgate alone."""
         if not self._settings.trust_meta and invocation.context != NOTHING_LENT:

@@ -83,6 +83,7 @@ class McpSessions:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self.version = ""  # the last that was agreed on, for operators
+        self.title = ""  # what the server calls itself; nothing of ours depends on it
         self.ids = count(1)  # of requests: never repeated, so unique in every session
         self._channel = channel
         self._is_shared = is_shared
@@ -215,6 +216,7 @@ class McpSessions:
         now, modern = self._clock(), None
         if discovered is not None:
             modern = Session(Agreed(MODERN), server, "", now, mcp_results.announces_changes(discovered))
+            self.title = mcp_results.server_title(discovered)
             self.version = MODERN
         era = self._eras[server.url] = _Era(modern, now)
         return era
@@ -266,6 +268,7 @@ class McpSessions:
             agreed = Agreed(version, session)
             begun = mcp_server.request(agreed, None, "notifications/initialized", {})
             await self._channel.post(server, begun, principal, timeout_s=AGREE_S)
+            self.title = mcp_results.server_title(result)
             return agreed, mcp_results.announces_changes(result)
         raise _refused("initialize", 200, "it refuses every revision that we speak")
 

@@ -1,73 +1,171 @@
-"""`toolgate init`: writes a first configuration, for something that is to become tools."""
+"""`toolgate init`: writes a first configuration, for a tool server that is asked what it speaks."""
 
 from __future__ import annotations
 
 import argparse
-import secrets
-from collections.abc import Iterator, Mapping
-from importlib import import_module
+import os
+import shlex
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from gateway import config
 from gateway.cli import configuration
-from gateway.cli.hash_key import hashed
-from gateway.cli.output import OK, PROGRAM, USAGE, CommandError, put, say
-from gateway.errors import ConfigError
+from gateway.cli.drafting import questions
+from gateway.cli.drafting.callers import Callers, Trusted, callers
+from gateway.cli.drafting.draft import DRAFTERS, OWNER, WORKSPACE, Draft, Wanted, checked
+from gateway.cli.output import FAILED, INTERRUPTED, OK, PROGRAM, USAGE, CommandError, complain, count, put, say
+from gateway.cli.remarks import remarks_on
+from gateway.model import JsonObject
+from gateway.server import main_loop
 from gateway.settings import Config
 
-DESCRIPTION = "Writes a configuration for an HTTP API, by its OpenAPI document. It asks nothing and overwrites nothing."
-
-DRAFTERS = {"openapi": "gateway.cli.init_openapi"}  # modules by protocol, each with a function `draft`
-KEY_BYTES = 32
-
-
-class Draft(NamedTuple):
-    """A backend for a configuration: its YAML, indented as below `backends`, and what to say about it.
-
-    `variables` are environment variables that it names, each with what belongs there.
-    """
-
-    name: str
-    yaml: str
-    said: tuple[str, ...]
-    variables: Mapping[str, str]
+DESCRIPTION = (
+    "Asks a tool server what it speaks and which tools it has, writes a configuration for it, and checks that live. "
+    "Without a URL it asks for one, on a terminal. It overwrites nothing."
+)
+UNSAID = (
+    f"Say what to ask: {PROGRAM} init URL, of a tool server or of an OpenAPI document.",
+    f"On a terminal, {PROGRAM} init alone asks for everything.",
+)
+NOTHING = "Nothing is written."
 
 
-class Drafter(Protocol):
-    """A module that drafts backends of one protocol."""
+class Plan(NamedTuple):
+    """What is to be written, and where."""
 
-    def draft(self, arguments: argparse.Namespace) -> Draft:
-        """Looks at what is to become tools. Raises CommandError."""
-        ...
+    draft: Draft
+    callers: Callers
+    output: Path
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("document", metavar="URL", help="where the document is: a URL, or a file")
-    default = configuration.DEFAULT
-    parser.add_argument("-o", "--output", type=Path, default=default, metavar="FILE", help="default: %(default)s")
-    parser.add_argument("--protocol", choices=sorted(DRAFTERS), default="openapi", help="default: %(default)s")
-    parser.add_argument("--name", metavar="NAME", help="of the backend, and so of its tools; default: from the title")
-    parser.add_argument("--url", metavar="URL", help="where calls go; default: the document's first server")
-    methods = "operations that may become tools; may be repeated; all: every one (default: what only reads)"
-    parser.add_argument("--method", action="append", default=[], metavar="METHOD", help=methods)
-    parser.add_argument("--tag", action="append", default=[], metavar="TAG", help="only these; may be repeated")
-    parser.add_argument("--operation", action="append", default=[], metavar="GLOB", help="only these; may be repeated")
-    parser.add_argument("--max", type=int, metavar="N", help="how many tools there may be (default: 200)")
+    file = f"default: {configuration.DEFAULT}"
     parser.add_argument(
-        "--allow-http", action="store_true", help="let the document be fetched over http from elsewhere"
+        "place", metavar="URL", nargs="?", help="of a tool server, or of an OpenAPI document, or a file"
     )
+    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=file)
+    parser.add_argument("--protocol", choices=sorted(DRAFTERS), help="what the server speaks; default: it is asked")
+    parser.add_argument("--name", metavar="NAME", help="of the backend; default: from what the server calls itself")
+    parser.add_argument("--token-env", metavar="VAR", help="the variable with the token that the server wants")
+    _add_callers(parser.add_argument_group("who may call"))
+    rcrt = parser.add_argument_group("a server of breadcrumbs (RCRT)")
+    rcrt.add_argument("--owner-id", metavar="UUID", default=OWNER, help="the tenant; default: %(default)s")
+    rcrt.add_argument("--workspace", metavar="TAG", default=WORKSPACE, help="default: %(default)s")
+    _add_choices(parser.add_argument_group("an API with an OpenAPI document"))
+
+
+def _add_callers(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--api-key", action="store_true", help="whoever has an API key, which is made: the default")
+    group.add_argument("--issuer", metavar="URL", help="who has a token of this OpenID Connect issuer, which is asked")
+    group.add_argument("--jwks-url", metavar="URL", help="with --issuer: where its keys are, instead of asking it")
+    group.add_argument("--jwt-public-key", metavar="FILE", help="with --issuer: its key, in PEM")
+    group.add_argument(
+        "--jwt-secret-env", metavar="VAR", help="who has a token signed with the secret in this variable"
+    )
+    audience = "what tokens must be for; may be repeated; default: toolgate"
+    group.add_argument("--audience", action="append", default=[], metavar="NAME", help=audience)
+
+
+def _add_choices(group: argparse._ArgumentGroup) -> None:
+    group.add_argument("--url", metavar="URL", help="where calls go; default: the document's first server")
+    methods = "operations that may become tools; may be repeated; all: every one (default: what only reads)"
+    group.add_argument("--method", action="append", default=[], metavar="METHOD", help=methods)
+    group.add_argument("--tag", action="append", default=[], metavar="TAG", help="only these; may be repeated")
+    group.add_argument("--operation", action="append", default=[], metavar="GLOB", help="only these; may be repeated")
+    group.add_argument("--max", type=int, metavar="N", help="how many tools there may be (default: 200)")
+    group.add_argument("--allow-http", action="store_true", help="let the document be fetched over http from elsewhere")
 
 
 def run(arguments: argparse.Namespace) -> int:
-    output: Path = arguments.output
-    if output.exists():  # before anything is fetched
+    if arguments.place is not None:
+        return _write(_planned(arguments))
+    if not questions.on_terminal():
+        raise CommandError(USAGE, *UNSAID)
+    try:
+        return _write(_asked(arguments))
+    except EOFError:
+        complain("", NOTHING)
+        return FAILED
+    except KeyboardInterrupt:
+        complain("", NOTHING)
+        return INTERRUPTED
+
+
+def _planned(arguments: argparse.Namespace) -> Plan:
+    """Goes by the words alone. Raises CommandError."""
+    output: Path = arguments.output or configuration.DEFAULT
+    if os.path.lexists(output):  # before anything is asked
         raise _exists(output)
-    drafter: Drafter = import_module(DRAFTERS[arguments.protocol])
-    draft = drafter.draft(arguments)
-    key = secrets.token_hex(KEY_BYTES)
-    text = _text(draft, hashed(key), arguments.document)
-    checked(text, output.parent)
+    may_call = main_loop(callers(_trusted(arguments), output.parent))
+    return Plan(_draft(_wanted(arguments, output), arguments.protocol), may_call, output)
+
+
+def _asked(arguments: argparse.Namespace) -> Plan:
+    """Asks for what the words do not say. Raises CommandError, EOFError."""
+    folder = (arguments.output or configuration.DEFAULT).parent
+    wanted = _wanted(arguments, arguments.output or configuration.DEFAULT)
+    trusted = _trusted(arguments)
+    if trusted.public_key is not None:  # where the configuration will lie may not be known yet
+        trusted = replace(trusted, public_key=os.path.abspath(trusted.public_key))
+    draft = questions.server(wanted, lambda wanted: _draft(wanted, arguments.protocol))
+    if arguments.api_key or trusted != Trusted():
+        may_call = main_loop(callers(trusted, folder))
+    else:
+        may_call = questions.callers(lambda trusted: main_loop(callers(trusted, folder)))
+    return Plan(
+        draft, may_call, arguments.output or questions.output(configuration.DEFAULT, Path(f"{draft.name}.yaml"))
+    )
+
+
+def _wanted(arguments: argparse.Namespace, output: Path) -> Wanted:
+    return Wanted(
+        place=arguments.place or "",
+        folder=output.parent,
+        name=arguments.name,
+        token_env=arguments.token_env,
+        owner_id=arguments.owner_id,
+        workspace=arguments.workspace,
+        methods=arguments.method,
+        tags=arguments.tag,
+        operations=arguments.operation,
+        max_tools=arguments.max,
+        calls_url=arguments.url,
+        allow_http=arguments.allow_http,
+    )
+
+
+def _trusted(arguments: argparse.Namespace) -> Trusted:
+    """Raises CommandError for words that contradict one another."""
+    trusted = Trusted(
+        secret_env=arguments.jwt_secret_env,
+        public_key=arguments.jwt_public_key,
+        jwks_url=arguments.jwks_url,
+        issuer=arguments.issuer,
+        audience=tuple(arguments.audience),
+    )
+    if arguments.api_key and trusted != Trusted():
+        raise CommandError(USAGE, "Callers have either an API key or tokens here; the file can be given both later.")
+    return trusted
+
+
+def _draft(wanted: Wanted, protocol: str | None) -> Draft:
+    """Asks the server. Raises CommandError."""
+    from gateway.cli.drafting.asking import ask  # with all of the gateway, for which the first question would wait
+
+    draft = main_loop(ask(wanted, protocol))
+    checked(f"auth: none\nbackends:\n{draft.yaml}", wanted.folder)  # its name may be none
+    if draft.protocol != "openapi" and wanted.chooses_operations:
+        raise CommandError(USAGE, f"It speaks {draft.form}; --url, --method, --tag, --operation, --max are for APIs.")
+    return draft
+
+
+def _write(plan: Plan) -> int:
+    """Checks what is planned, writes it, and says what comes next. Raises CommandError."""
+    draft, may_call, output = plan
+    text = _text(draft, may_call)
+    config = checked(text, output.parent)
+    problems, is_good = _check_live(config)
     try:
         with output.open("x", encoding="utf-8") as file:
             file.write(text)
@@ -75,47 +173,46 @@ def run(arguments: argparse.Namespace) -> int:
         raise _exists(output) from None
     except OSError as exc:
         raise CommandError(USAGE, f"{output} cannot be written: {exc.strerror}.") from exc
-    say(f"{output} is written.", *draft.said, "", "Next:")
-    put(*_next_steps(draft, key, output))
-    return OK
+    say(f"{output} is written.", *draft.said, *may_call.said)
+    say(f"  Checked live: {count(len(problems), 'problem') if problems else 'no problems'}.")
+    say(*(f"    {problem}" for problem in problems), "", "Next:")
+    put(*_next_steps(plan))
+    return OK if is_good else FAILED
 
 
-def checked(text: str, folder: Path) -> Config:
-    """Reads what is to be written to a folder. Raises CommandError."""
-    try:
-        return config.read(text, source="the configuration", base=folder, allow_missing_env=True)
-    except ConfigError as exc:
-        raise CommandError(USAGE, "This does not make a configuration:", *exc.problems) from exc
+def _check_live(config: Config) -> tuple[list[str], bool]:
+    """All that `toolgate check --live` would say, and whether everything answers."""
+    from gateway.cli.inspection import inspect
+
+    found: JsonObject = main_loop(inspect(config))
+    problems = [*configuration.warnings(config), *(remark.text for remark in remarks_on(found))]
+    return problems, all(one["up"] for one in (*found["backends"].values(), *found["issuers"].values()))
 
 
 def _exists(output: Path) -> CommandError:
     return CommandError(USAGE, f"{output} is there already and stays as it is; name another with --output.")
 
 
-def _text(draft: Draft, key_hash: str, document: str) -> str:
-    made = "".join(char if char.isprintable() else "?" for char in document)
+def _text(draft: Draft, may_call: Callers) -> str:
+    routes = "".join(f'  - tools: "{pattern}"\n    backend: {draft.name}\n' for pattern in draft.routes)
     return f"""\
-# Made by `{PROGRAM} init` of {made}
-auth:
-  api_keys: # who may call; `{PROGRAM} hash-key` makes more of them
-    - id: me
-      hash: {key_hash}
-backends:
+# Made by `{PROGRAM} init`; every key is explained in docs/configuration.md
+auth: # who may call
+{may_call.yaml}backends: # where tools are
 {draft.yaml}routes: # which tools are published, and to whom
-  - tools: "*"
-    backend: {draft.name}
-"""
+{routes}"""
 
 
-def _next_steps(draft: Draft, key: str, output: Path) -> Iterator[str]:
+def _next_steps(plan: Plan) -> Iterator[str]:
     """The commands to go on with, each with what it is for."""
-    named = output != configuration.DEFAULT
-    steps = [(f"export {name}=...", what) for name, what in draft.variables.items()]
+    named = plan.output != configuration.DEFAULT
+    option = f" -c {shlex.quote(str(plan.output))}" if named else ""
+    variables = {**plan.draft.variables, **plan.callers.variables}
+    steps = [(f"export {name}=...", what) for name, what in variables.items() if name not in os.environ]
     steps += [
-        (f"{PROGRAM} check --live" + (f" {output}" if named else ""), "what became of each operation"),
-        (f"{PROGRAM} serve" + (f" -c {output}" if named else ""), "the gateway; then, in another terminal:"),
-        (f"export TOOLGATE_TOKEN={key}", "the key of callers, shown only now"),
-        (f"{PROGRAM} tools", "what they may call"),
+        (f"{PROGRAM} serve{option}", "the gateway; then, in another terminal:"),
+        (f"export TOOLGATE_TOKEN={plan.callers.token.format(config=option)}", plan.callers.about_token),
+        (f"{PROGRAM} tools", "what callers may use"),
     ]
-    width = max(len(command) for command, _ in steps if len(command) < len(key))
+    width = max(len(command) for command, _ in steps if not command.startswith("export TOOLGATE_TOKEN"))
     yield from (f"  {command.ljust(width)}  # {what}" for command, what in steps)

@@ -131,7 +131,8 @@ class McpServer:
         if method == "tools/list":
             return {"tools": [definition(name, tool) for name, tool in self._tools.items()], **cacheable()}
         if is_modern and method == "server/discover":
-            return {"supportedVersions": [MODERN], "capabilities": capabilities, **cacheable()}
+            about: JsonObject = {"supportedVersions": [MODERN], "capabilities": capabilities, **cacheable()}
+            return about | {"_meta": {f"{PREFIX}serverInfo": SERVER}}
         if not is_modern and method == "initialize":
             asked = params.get("protocolVersion")
             version = asked if asked in LEGACY else LEGACY[0]

@@ -18,6 +18,7 @@ from gateway.dialects.mcp_wire import (
     NO_METHOD,
     PARAMS,
     PARSE,
+    SERVER_MEMBER,
     UNSUPPORTED_VERSION,
 )
 from gateway.dialects.replies import BrokenReplyError
@@ -51,6 +52,14 @@ def result_of(message: Json) -> JsonObject:
     if not isinstance(result, dict):
         raise BrokenReplyError("a response without a result")
     return result
+
+
+def server_title(about: JsonObject) -> str:
+    """What a server calls itself, in its answer to discover or initialize; empty if it does not say."""
+    meta = about.get("_meta")
+    info = about.get("serverInfo") or (meta.get(SERVER_MEMBER) if isinstance(meta, dict) else None)
+    names: Sequence[Any] = (info.get("title"), info.get("name")) if isinstance(info, dict) else ()
+    return next((name for name in names if isinstance(name, str) and name), "")
 
 
 def announces_changes(about: JsonObject) -> bool:

@@ -1,4 +1,4 @@
-"""`toolgate init`: from the URL of a document to a call, with nothing between but the commands it prints."""
+"""`toolgate init`: from the URL of a tool server to a call, with nothing between but the commands it prints."""
 
 from __future__ import annotations
 
@@ -6,42 +6,77 @@ import asyncio
 import json
 import os
 import re
-from collections.abc import Mapping
+import select
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.cli import configuration
 from gateway.config import load
 from tests.flow import gateways
-from tests.support.terminal import entered, tool_server
+from tests.support.demonstration import Demo
+from tests.support.terminal import DEADLINE_S, TOOLGATE, Done, entered, environment
+
+FORMS = {
+    "office": "OTC 1.0",
+    "postbox": "OXP 1.0, flat",
+    "builds": "callbacks (RAP)",
+    "crumbs": "breadcrumbs (RCRT)",
+    "studio": "MCP 2026-07-28",
+}
 
 
-def test_openapi_57_a_documents_url_becomes_a_gateway_that_can_be_called(tmp_path: Path) -> None:
-    with tool_server("openapi_server") as api:
-        file = tmp_path / "gateway.yaml"
-        done = entered("init", f"{api}/openapi.json", "-o", str(file))
+@pytest.fixture(scope="module")
+def servers(demo: Demo) -> Mapping[str, str]:
+    """The URLs of the demonstration's tool servers, without the paths of their protocols."""
+    (admin_url,) = re.findall(r"(http://[\d.:]+)/health", demo.screen)
+    with urllib.request.urlopen(f"{admin_url}/health", timeout=DEADLINE_S) as reply:
+        backends = json.load(reply)["backends"]
+    return {name: it["replicas"][0]["url"].removesuffix("/mcp") for name, it in backends.items()}
+
+
+def test_each_server_of_the_demonstration_becomes_a_configuration(servers: Mapping[str, str], tmp_path: Path) -> None:
+    for name, form in FORMS.items():
+        file = tmp_path / f"{name}.yaml"
+        done = entered("init", servers[name], "-o", str(file), "--name", name)
         assert (done.returncode, done.stderr) == (0, "")
-        assert "weather_archive: 5 tools of Weather archive" in done.stdout
-        (key,) = re.findall("TOOLGATE_TOKEN=([0-9a-f]{64}) ", done.stdout)
-        assert key not in file.read_text()
+        assert f"\n  {name}: " in done.stdout
+        assert f" over {form} (" in done.stdout
+        assert "Checked live: no problems." in done.stdout
+        assert {route.backend for route in load(file).routes} == {name}
 
-        checked = entered("check", "--live", "--json", str(file))
-        assert (checked.returncode, checked.stderr) == (0, "")
-        found = json.loads(checked.stdout)
-        facts = dict(found["backends"]["weather_archive"]["report"]["facts"])
-        assert (found["remarks"], facts["operations"]) == (
-            [],
-            "6, of them 5 published, 1 left out, 0 that cannot be tools",
-        )
-        assert len(found["tools"]) == 5
-        chosen = entered("check", "--operations", str(file))
-        assert '  - {operation: "readStation"} # GET /stations/{station}' in chosen.stdout
-        shown = entered("check", "--live", str(file)).stdout
-        assert "left out 1: operations.methods leaves out POST. addObservation" in shown
 
-        called = asyncio.run(read_station(file.read_text(), key))
-        assert called["country"] == "NO"
+def test_openapi_57_an_apis_url_becomes_a_gateway_that_can_be_called(
+    servers: Mapping[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "gateway.yaml"
+    done = entered("init", servers["weather"], "-o", str(file))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "weather_archive: 5 tools of Weather archive" in done.stdout
+    assert f"found its document (OpenAPI 3.1) at {servers['weather']}/openapi.json" in done.stdout
+    (key,) = re.findall("TOOLGATE_TOKEN=([0-9a-f]{64}) ", done.stdout)
+    assert key not in file.read_text()
+
+    checked = entered("check", "--live", "--json", str(file))
+    assert (checked.returncode, checked.stderr) == (0, "")
+    found = json.loads(checked.stdout)
+    facts = dict(found["backends"]["weather_archive"]["report"]["facts"])
+    counted = "6, of them 5 published, 1 left out, 0 that cannot be tools"
+    assert (found["remarks"], facts["operations"], len(found["tools"])) == ([], counted, 5)
+    chosen = entered("check", "--operations", str(file))
+    assert '  - {operation: "readStation"} # GET /stations/{station}' in chosen.stdout
+    shown = entered("check", "--live", str(file)).stdout
+    assert "left out 1: operations.methods leaves out POST. addObservation" in shown
+
+    called = asyncio.run(read_station(file.read_text(), key))
+    assert called["country"] == "NO"
 
 
 async def read_station(text: str, key: str) -> Any:
@@ -51,104 +86,117 @@ async def read_station(text: str, key: str) -> Any:
         return (await caller.call("oxp", "weather_archive.readStation", {"station": "bergen"})).value
 
 
-SCHEMES = {
-    "key": {"type": "apiKey", "in": "header", "name": "X-Key"},
-    "login": {"type": "http", "scheme": "Basic"},
-    "corp": {"type": "oauth2", "flows": {}},
-    "odd one": {"type": "apiKey", "in": "query", "name": "k"},
-    "tls": {"type": "mutualTLS"},
-}
+def test_an_api_that_does_not_answer_is_written_and_told(servers: Mapping[str, str], tmp_path: Path) -> None:
+    file = tmp_path / "gateway.yaml"
+    done = entered("init", servers["weather"], "-o", str(file), "--url", "http://127.0.0.1:1")
+    assert (done.returncode, done.stderr, file.exists()) == (1, "", True)
+    assert "  Checked live: 1 problem.\n    weather_archive is down: " in done.stdout
 
 
-def document(servers: list[Any] | None = None, security: list[Any] | None = None, **more: Any) -> dict[str, Any]:
-    paths = {f"/{name}": {"get": {"operationId": name, "tags": [name[0]]}} for name in ("aa", "ab", "b")}
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "The Swagger Pet & Shop API v2 (Extended Edition)", "version": "1"},
-        "servers": [{"url": "https://pets.example/v2/"}] if servers is None else servers,
-        "paths": paths | {"/c": {"post": {"operationId": "c"}}},
-        "components": {"securitySchemes": SCHEMES},
-        **({} if security is None else {"security": security}),
-        **more,
-    }
+def refused(*words: str) -> str:
+    """What a command says that is used wrongly."""
+    done = entered("init", *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    return done.stderr
 
 
-def inited(tmp_path: Path, text: Mapping[str, Any], *words: str) -> tuple[int, str, str]:
-    """Runs the command on a document that lies beside the configuration."""
-    (tmp_path / "pets.json").write_text(json.dumps(text))
-    output = tmp_path / "out.yaml"
-    done = entered("init", str(tmp_path / "pets.json"), "-o", str(output), *words)
-    return done.returncode, done.stdout, done.stderr
+def test_what_contradicts_itself_is_refused_and_nothing_is_written(servers: Mapping[str, str], tmp_path: Path) -> None:
+    file, url = tmp_path / "out.yaml", servers["office"]
+    output = ("-o", str(file))
+    assert "either an API key or tokens" in refused(url, *output, "--api-key", "--issuer", "https://a.example")
+    assert "It speaks OTC 1.0; --url, --method" in refused(url, *output, "--tag", "a")
+    assert "as a name must be" in refused(url, *output, "--name", "a b")
+    assert "cannot be written: No such file" in refused(url, "-o", str(tmp_path / "absent" / "out.yaml"))
+    assert os.listdir(tmp_path) == []
+    file.write_text("mine")
+    assert "is there already and stays as it is; name another with --output." in refused("http://127.0.0.1:1", *output)
+    assert file.read_text() == "mine"
 
 
-def test_what_is_chosen_and_what_the_api_expects_stand_in_the_file(tmp_path: Path) -> None:
-    security: list[Any] = [{"tls": []}, {"odd one": []}, {"key": [], "login": []}, {"corp": []}]
-    code, said, _ = inited(tmp_path, document(security=security), "--tag", "a", "--method", "all", "--name", "pets")
-    assert code == 0
-    names = re.findall("export (PETS_[A-Z_]+)=", said)
-    assert names == ["PETS_KEY", "PETS_LOGIN_USER", "PETS_LOGIN_PASSWORD"]
-    config = load(tmp_path / "out.yaml", env=dict.fromkeys(names, "a-secret"))
-    pets: Any = config.backends["pets"]
-    assert (pets.url, pets.document) == ("https://pets.example/v2", str(tmp_path / "pets.json"))
-    assert (pets.operations.methods, [match.tag for match in pets.operations.include]) == (("ALL",), ["a"])
-    assert set(pets.auth.schemes) == {"key", "login"}
-    assert "  pets: 2 tools of The Swagger Pet & Shop API v2 (Extended Edition)" in said
+# On a terminal.
 
 
-def test_one_credential_stands_alone_and_names_come_from_titles(tmp_path: Path) -> None:
-    variables = {"region": {"default": "eu"}}
-    servers = [{"url": "https://{region}.pets.example:8443", "variables": variables}]
-    code, _, _ = inited(tmp_path, document(servers, [{"corp": []}]))
-    assert code == 0
-    config = load(tmp_path / "out.yaml", env={"PET_SHOP_CORP": "a-secret"})
-    pets: Any = config.backends["pet_shop"]
-    assert (pets.url, pets.auth.bearer.get_secret_value()) == ("https://eu.pets.example:8443", "a-secret")
+@contextmanager
+def terminal(typed: str) -> Iterator[tuple[int, int]]:
+    """A terminal on which all that has been typed already; its two sides."""
+    ours, theirs = os.openpty()
+    try:
+        os.write(ours, typed.encode())
+        yield ours, theirs
+    finally:
+        os.close(ours)
+        os.close(theirs)
 
 
-REFUSED: list[tuple[dict[str, Any], list[str], str]] = [
-    (document(servers=[]), [], "The document does not say where its API is; say so with --url."),
-    (document(servers=[{"url": "/v2"}]), [], "does not say where its API is (/v2); say so with --url."),
-    (document(servers=[{"url": "https://{host}/"}]), [], "does not say where its API is (https://{host}/)"),
-    (document(), ["--url", "pets.example"], "backends.pet_shop.url: must be an http or https URL"),
-    (document(), ["--name", "a b"], 'backends."a b": as a name must be'),
-    (document(), ["--method", "TRACE"], "must not be TRACE or CONNECT"),
-    (document(), ["--max", "2"], "3 operations are chosen, and operations.max allows 2."),
-    (document(), ["--max", "2"], "Its tags: a 2 of 2, b 1 of 1"),
-    (document(), ["--max", "2"], "Choose with --tag, --operation or --method, or allow more with --max."),
-    (document(), ["--method", "PUT"], "With --method all, operations that change something become tools, too."),
-    (document(paths={}), ["--method", "all"], "None of its operations becomes a tool:\n"),
-    (document(openapi="4.0.0"), [], "pets.json cannot be used: "),
-    (document(), ["--protocol", "mcp"], "invalid choice: 'mcp'"),
-]
+def answered(typed: str, folder: Path, monkeypatch: pytest.MonkeyPatch, *words: str) -> Done:
+    """Runs the command in a folder; its prompts and all it says go to the standard output."""
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr("gateway.cli.drafting.questions.on_terminal", lambda: True)
+    with terminal(typed) as (_, theirs), open(os.dup(theirs)) as stdin:
+        monkeypatch.setattr(sys, "stdin", stdin)
+        return entered("init", *words)
 
 
-@pytest.mark.parametrize(("text", "words", "said"), REFUSED)
-def test_what_makes_no_configuration_is_refused_and_nothing_is_written(
-    tmp_path: Path, text: dict[str, Any], words: list[str], said: str
+def test_questions_lead_to_a_file_and_bad_answers_are_asked_again(
+    servers: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    code, out, err = inited(tmp_path, text, *words)
-    assert (code, out) == (2, "")
-    assert said in err
-    assert os.listdir(tmp_path) == ["pets.json"]
+    configuration_file = tmp_path / configuration.DEFAULT
+    configuration_file.write_text("mine")
+    typed = ["http://127.0.0.1:1", servers["postbox"], "a b", "post", "4", "3", "", "gateway.yaml", ""]
+    done = answered("".join(f"{line}\n" for line in typed), tmp_path, monkeypatch)
+    assert done.returncode == 0, done.stderr
+    for asked in ("Name of the backend [tools]: ", "Choice [1]: ", "the secret [TOOLGATE_JWT_SECRET]: "):
+        assert asked in done.stdout
+    assert "connection refused" in done.stderr
+    assert "as a name must be" in done.stderr
+    assert "Answer 1, 2 or 3." in done.stderr
+    assert "gateway.yaml is there already and stays as it is." in done.stderr
+    assert 'export TOOLGATE_TOKEN="$(toolgate token -c post.yaml)"' in done.stdout
+    written = load(tmp_path / "post.yaml", env={"TOOLGATE_JWT_SECRET": "s" * 32})
+    assert list(written.backends) == ["post"]
+    assert configuration_file.read_text() == "mine"
 
 
-def test_a_file_that_is_there_stays_as_it_is(tmp_path: Path) -> None:
-    (tmp_path / "out.yaml").write_text("mine")
-    code, _, err = inited(tmp_path, document())
-    assert (code, (tmp_path / "out.yaml").read_text()) == (2, "mine")
-    assert "is there already and stays as it is; name another with --output." in err
+def test_the_end_of_input_ends_the_questions_with_nothing_written(
+    servers: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = answered(f"{servers['office']}\n\n\x04", tmp_path, monkeypatch)
+    assert (done.returncode, done.stderr) == (1, "\nNothing is written.\n")
+    assert done.stdout.endswith("Choice [1]: ")
+    assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.parametrize(
-    ("place", "code", "said"),
-    [
-        ("absent.json", 1, "absent.json cannot be read: No such file or directory."),
-        ("http://127.0.0.1:1/openapi.json", 1, "http://127.0.0.1:1/openapi.json cannot be fetched: connect: "),
-        ("http://docs.example/openapi.json", 2, "needs 'allow_http: true'"),
-        ("ftp://docs.example/openapi.json", 2, "must be the path of a file, or an https URL"),
-    ],
-)
-def test_a_document_that_cannot_be_read_is_told(tmp_path: Path, place: str, code: int, said: str) -> None:
-    done = entered("init", place, "-o", str(tmp_path / "out.yaml"))
-    assert (done.returncode, done.stdout) == (code, "")
-    assert said in done.stderr
+def shown_until(end: bytes, terminal: int) -> None:
+    """Reads what a command shows until that has come."""
+    shown = b""
+    while not shown.endswith(end):
+        assert select.select([terminal], [], [], DEADLINE_S)[0], shown
+        shown += os.read(terminal, 1024)
+
+
+def test_an_interrupt_at_a_question_ends_them_with_nothing_written(tmp_path: Path) -> None:
+    with (
+        terminal("") as (ours, theirs),
+        subprocess.Popen(
+            [*TOOLGATE, "init"],
+            stdin=theirs,
+            stdout=theirs,
+            stderr=subprocess.PIPE,
+            env=environment(),
+            cwd=tmp_path,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # as terminals have it
+        ) as process,
+    ):
+        try:
+            shown_until(b"(also a file): ", ours)
+            process.send_signal(signal.SIGINT)
+            _, err = process.communicate(timeout=DEADLINE_S)
+        finally:
+            process.kill()
+    assert (process.returncode, err) == (130, b"\nNothing is written.\n")
+    assert os.listdir(tmp_path) == []
+
+
+def test_where_nobody_can_answer_the_command_says_what_to_type() -> None:
+    said = refused()
+    assert said.startswith("Say what to ask: toolgate init URL, of a tool server or of an OpenAPI document.\n")

@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
 
+from gateway.backends.openapi_credentials import document_headers
 from gateway.backends.openapi_documents import DocumentFile, Documents, DocumentUrl
 from gateway.backends.openapi_terms import terms_of
 from gateway.backends.server import open_pool
-from gateway.cli.init import Draft, checked
+from gateway.cli.drafting.draft import (
+    ASKED_AS,
+    Draft,
+    NotSpokenError,
+    Wanted,
+    backend_yaml,
+    checked,
+    name_of,
+    quoted,
+)
+from gateway.cli.drafting.listing import ASK_S, REFUSED
+from gateway.cli.drafting.look import looking
 from gateway.cli.output import FAILED, USAGE, CommandError, count
 from gateway.dialects.listings import decode_report, decode_summary
 from gateway.errors import GatewayError
@@ -29,14 +39,15 @@ from gateway.openapi.terms import Terms
 from gateway.openapi.tools import decoder, read_operations
 from gateway.settings.openapi import OpenApiBackendSettings
 
-# Words of titles that say nothing about the API.
-EMPTY_WORDS = frozenset(
-    {"a", "an", "and", "api", "apis", "demo", "description", "documentation", "example", "for", "http", "of"}
-    | {"official", "openapi", "public", "rest", "sample", "server", "service", "spec", "specification", "swagger"}
-    | {"the", "v"}
+# Where frameworks publish their documents: FastAPI and many others, Spring, ASP.NET, Django.
+PLACES = (
+    *("openapi.json", "openapi.yaml", "swagger.json", "v3/api-docs", "swagger/v1/swagger.json", "openapi/v1.json"),
+    *("api/openapi.json", "docs/openapi.json", "api/schema/", "api-docs", "v2/api-docs", "openapi.yml", "swagger.yaml"),
 )
-MAX_WORDS = 2  # of a title, in a name
-MAX_NAME = 32  # characters of a name made of a title
+# A version, at the top of JSON or YAML.
+DECLARED = re.compile(rb"""(?:[{,]\s*"|^)(?:openapi|swagger)"?\s*:\s*["']?[0-9]""", re.MULTILINE)
+SEARCH_S = 20.0  # for all of them
+ANY_API = "api"  # a name where the title says nothing
 VARIABLE = re.compile(r"\{([^{}]*)\}")
 SCHEME = re.compile(r"[^\x00-\x20\x7f]{1,256}")
 TOO_MANY = "operations.max"  # stands in what is said about too many operations
@@ -49,70 +60,122 @@ class Credential(NamedTuple):
     variables: Mapping[str, str]
 
 
-def draft(arguments: argparse.Namespace) -> Draft:
-    """Reads a document, and drafts a backend that makes tools of it. Raises CommandError."""
-    place, folder = arguments.document, arguments.output.parent
-    if not _is_url(place) and not os.path.isabs(place):
-        place = os.path.relpath(place, folder)
-    before = [f"document: {_quoted(place)}", *(["allow_http: true"] if arguments.allow_http else [])]
-    text = asyncio.run(_read(_settings("api", ["url: http://127.0.0.1", *before], folder), arguments.document))
-    try:
-        document = read_document(text)
-    except DocumentError as exc:
-        raise CommandError(USAGE, f"{arguments.document} cannot be used: {exc}") from exc
-    name = arguments.name or _name(document.title)
-    url = arguments.url or _server(document, place)
-    before.insert(0, f"url: {_quoted(url)} # where calls go, whatever the document says")
-    after = list(_operations(arguments))
-    terms = terms_of(_settings(name, [*before, *after], folder), name)
-    listed = _listed(terms, text)
-    credentials = _credentials(name, document, terms)
-    said = (f"  {name}: {count(listed.tools, 'tool')} of {document.title or place}, called at {url}", *listed.said)
+class Source(NamedTuple):
+    """A document as it was read: where, and the YAML that says so."""
+
+    place: str
+    yaml: list[str]
+    text: bytes
+    document: Document
+
+
+def is_document(text: bytes) -> bool:
+    """Whether a text says that it is an OpenAPI document."""
+    return DECLARED.search(text) is not None
+
+
+async def draft(wanted: Wanted, protocol: str) -> Draft:
+    """Reads a document, and drafts a backend that makes tools of it. Raises NotSpokenError, CommandError."""
+    source = await _found(wanted)
+    document, place = source.document, source.place
+    name = wanted.name or name_of(document.title) or ANY_API
+    url = wanted.calls_url or _server(document, place)
+    before = [f"url: {quoted(url)} # where calls go, whatever the document says", *source.yaml]
+    after = list(_operations(wanted))
+    terms = terms_of(_settings(name, [*before, *after], wanted.folder), name)
+    found = _listed(terms, source.text)
+    credentials = {} if wanted.token_env else _credentials(name, document, terms)
+    of = " ".join(document.title.split()) or place
+    about = [f"  {name}: {count(len(found.tools), 'tool')} of {of}, called at {url}", *found.said]
+    if place != wanted.place:
+        about.append(f"  found its document (OpenAPI {document.dialect}) at {place}")
     variables = {name: what for one in credentials.values() for name, what in one.variables.items()}
-    return Draft(name, _yaml(name, [*before, *_auth(credentials), *after]), said, variables)
+    yaml = backend_yaml(name, protocol, [*before, *wanted.auth, *_auth(credentials), *after])
+    return Draft(protocol, f"OpenAPI {document.dialect}", name, yaml, found.tools, tuple(about), variables)
 
 
-def _is_url(place: str) -> bool:
-    return re.match("[A-Za-z][A-Za-z0-9+.-]+:", place) is not None
+async def _found(wanted: Wanted) -> Source:
+    """The document that was named, or the first at a usual place below the URL. Raises NotSpokenError, CommandError."""
+    is_open = wanted.place.startswith("http:") and not (wanted.is_near or wanted.allow_http)
+    if is_open and wanted.is_document:
+        hint = "--allow-http takes it all the same."
+        raise CommandError(USAGE, f"Anybody on the way to {wanted.place} can change this document: use https.", hint)
+    if not wanted.is_url or wanted.is_document:
+        return await _read(wanted, wanted.place)
+    if is_open:
+        raise NotSpokenError("documents are looked for over http only with --allow-http")
+    refused = ""
+    try:
+        async with asyncio.timeout(SEARCH_S), looking(wanted.place, wanted.token) as look:
+            for place in _places(wanted):
+                seen = await look(place)
+                if is_document(seen.body):
+                    return await _read(wanted, place)
+                if seen.status in (401, 403):
+                    refused = refused or f"{place} answered {seen.status}"
+    except TimeoutError as exc:
+        raise NotSpokenError(f"no document was found within {SEARCH_S:g} s") from exc
+    nothing = f"no document at {wanted.place} nor at {len(PLACES)} usual places"
+    raise NotSpokenError(refused or nothing, wants_credential=bool(refused))
 
 
-def _quoted(text: str) -> str:
-    """Text as a YAML scalar in quotes, in which nothing is put in."""
-    return json.dumps(text.replace("$", "$$"), ensure_ascii=False)
+def _places(wanted: Wanted) -> Iterator[str]:
+    """Where documents are looked for: below the URL, then at its host."""
+    root = urljoin(wanted.base, "/").rstrip("/")
+    places = [f"{base}/{path}" for path in PLACES for base in dict.fromkeys((wanted.base, root))]
+    yield from (wanted.place, *places)
 
 
-def _yaml(name: str, lines: Iterable[str]) -> str:
-    return "".join([f"  {name}:\n    protocol: openapi\n", *(f"    {line}\n" for line in lines)])
+async def _read(wanted: Wanted, place: str) -> Source:
+    """Reads a document; with the token if it is not to be had without one. Raises CommandError."""
+    yaml = _document_yaml(wanted, place)
+    try:
+        text = await _fetch(wanted, yaml, place)
+    except CommandError as exc:
+        if not (wanted.token_env and wanted.is_url and REFUSED.search(str(exc))):
+            raise
+        yaml += [f"document_{line}" for line in wanted.auth]
+        text = await _fetch(wanted, yaml, place)
+    try:
+        return Source(place, yaml, text, read_document(text))
+    except DocumentError as exc:
+        raise CommandError(USAGE, f"{place} cannot be used: {exc}") from exc
+
+
+def _document_yaml(wanted: Wanted, place: str) -> list[str]:
+    """Where the document is; a file by its path from the folder of the configuration."""
+    if not wanted.is_url and not os.path.isabs(place):
+        place = os.path.relpath(place, wanted.folder)
+    return [f"document: {quoted(place)}", *(["allow_http: true"] if wanted.allow_http else [])]
 
 
 def _settings(name: str, lines: Iterable[str], folder: Path) -> OpenApiBackendSettings:
     """The settings that some YAML makes. Raises CommandError."""
-    settings = checked(f"auth: none\nbackends:\n{_yaml(name, lines)}", folder).backends[name]
+    settings = checked(f"auth: none\nbackends:\n{backend_yaml(name, 'openapi', lines)}", folder).backends[name]
     assert isinstance(settings, OpenApiBackendSettings)
     return settings
 
 
-async def _read(settings: OpenApiBackendSettings, place: str) -> bytes:
-    """The text of the document. Raises CommandError."""
+async def _fetch(wanted: Wanted, yaml: Sequence[str], place: str) -> bytes:
+    """The text of a document. Raises CommandError."""
+    settings = _settings(ASKED_AS, ["url: http://127.0.0.1", *yaml], wanted.folder)
     url = settings.document_url
-    source: Documents = DocumentUrl(url, (), open_pool(settings, url)) if url else DocumentFile(settings.document)
+    credentials = document_headers(settings.document_auth)
+    source: Documents = (
+        DocumentUrl(url, credentials, open_pool(settings, url)) if url else DocumentFile(settings.document)
+    )
     try:
-        fetched = await source.read(None)
+        async with asyncio.timeout(ASK_S):
+            fetched = await source.read(None)
     except GatewayError as exc:
         said = (exc.detail or exc.message).removeprefix("its document ")
         raise CommandError(FAILED, f"{place} {said}.") from exc
+    except TimeoutError as exc:
+        raise CommandError(FAILED, f"{place} was not there within {ASK_S:g} s.") from exc
     finally:
         await source.aclose()
     assert fetched is not None  # nothing was known before
     return fetched.text
-
-
-def _name(title: str) -> str:
-    """A name for the backend from the words of a title that say something: `Swagger Petstore 3.0`, `petstore`."""
-    first = re.split(r"[-+:(|,]", title.lower().replace("'s ", " "))[0]
-    words = [word for word in re.findall("[a-z0-9]+", first) if word not in EMPTY_WORDS]
-    telling = [word for word in words if not re.fullmatch("v?[0-9]+", word)]
-    return "_".join(telling[:MAX_WORDS])[:MAX_NAME].strip("_") or "api"
 
 
 def _server(document: Document, place: str) -> str:
@@ -128,7 +191,7 @@ def _server(document: Document, place: str) -> str:
 
     url = VARIABLE.sub(value, found if isinstance(found, str) else "/")
     try:
-        parts = urlsplit(urljoin(place if _is_url(place) else "", url))
+        parts = urlsplit(urljoin(place if re.match("https?:", place) else "", url))
     except ValueError:
         parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.netloc or "{" in parts.geturl():
@@ -137,26 +200,26 @@ def _server(document: Document, place: str) -> str:
     return f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/")
 
 
-def _operations(arguments: argparse.Namespace) -> Iterator[str]:
+def _operations(wanted: Wanted) -> Iterator[str]:
     """The YAML that chooses operations."""
     yield "operations:"
-    if arguments.method:
-        yield f"  methods: [{', '.join(map(_quoted, arguments.method))}]"
+    if wanted.methods:
+        yield f"  methods: [{', '.join(map(quoted, wanted.methods))}]"
     else:
         yield "  methods: [GET, QUERY] # what only reads; all: also what changes something"
-    matches = [f"tag: {_quoted(tag)}" for tag in arguments.tag]
-    matches += [f"operation: {_quoted(glob)}" for glob in arguments.operation]
+    matches = [f"tag: {quoted(tag)}" for tag in wanted.tags]
+    matches += [f"operation: {quoted(glob)}" for glob in wanted.operations]
     if matches:
         yield "  include:"
         yield from (f"    - {{{match}}}" for match in matches)
-    if arguments.max is not None:
-        yield f"  max: {arguments.max}"
+    if wanted.max_tools is not None:
+        yield f"  max: {wanted.max_tools}"
 
 
 class Listed(NamedTuple):
-    """How many tools there are, and lines about what became of the rest."""
+    """The ids of its tools, and lines about what became of the rest."""
 
-    tools: int
+    tools: tuple[str, ...]
     said: tuple[str, ...]
 
 
@@ -173,7 +236,9 @@ def _listed(terms: Terms, text: bytes) -> Listed:
     if summary.rejected:
         said.append(f"  {len(summary.rejected)} cannot be tools; check says why")
     decode = decoder()
-    tools = sum(len(decode(part)) for part in parts)
+    tools = tuple(tool.tool for part in parts for tool in decode(part))
+    if not tools and not said:
+        raise CommandError(USAGE, "The document has no operation.")
     if not tools:
         hint = (
             "" if terms.methods == (ALL,) else "With --method all, operations that change something become tools, too."
@@ -213,7 +278,7 @@ def _credential(name: str, scheme: str, document: Document) -> Credential | None
         case _ if SCHEME.fullmatch(scheme) is None:
             return None
         case {"type": "apiKey", "in": "header" | "query" | "cookie" as where, "name": str(key)}:
-            place = f"in: {where}, name: {_quoted(key)}"
+            place = f"in: {where}, name: {quoted(key)}"
             return Credential(f'api_key: {{{place}, value: "${{env:{variable}}}"}}', {variable: what})
         case {"type": "http", "scheme": str(word)} if word.lower() == "basic":
             user, password = f"{variable}_USER", f"{variable}_PASSWORD"
@@ -236,4 +301,4 @@ def _auth(credentials: Mapping[str, Credential]) -> Iterator[str]:
         case several:
             yield "auth:"
             yield "  schemes:"
-            yield from (f"    {_quoted(scheme)}: {{{one.yaml}}}" for scheme, one in several)
+            yield from (f"    {quoted(scheme)}: {{{one.yaml}}}" for scheme, one in several)

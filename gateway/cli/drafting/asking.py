@@ -1,0 +1,116 @@
+"""Finds out what a URL speaks, by asking it in every protocol."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from importlib import import_module
+
+from gateway.cli.drafting import openapi
+from gateway.cli.drafting.draft import DRAFTERS, CredentialWantedError, Draft, Drafter, NotSpokenError, Wanted
+from gateway.cli.drafting.look import Look, looking
+from gateway.cli.output import FAILED, USAGE, CommandError
+from gateway.logs import output
+
+# Asked one after the other: what follows is only asked where nothing before it has tools. A server of breadcrumbs is
+# asked for a token first, and documents are looked for at a dozen places.
+ROUNDS: Sequence[Sequence[str]] = (("otc", "oxp", "callback", "mcp"), ("rcrt", "openapi"))
+HOST = re.compile(r"(localhost|[a-z0-9.-]+:[0-9]+)(/.*)?", re.IGNORECASE)  # of a URL without its beginning
+
+Answers = dict[str, Draft | NotSpokenError]  # by protocol
+
+
+async def ask(wanted: Wanted, protocol: str | None = None) -> Draft:
+    """Asks in one protocol, or in all until one is spoken. Raises CommandError."""
+    output.configure("error", "text")  # what warnings have to say is in the draft
+    _check(wanted)
+    if not wanted.is_url:
+        if protocol not in (None, "openapi"):
+            raise CommandError(USAGE, f"A file can only be an OpenAPI document; for {protocol} say a URL.")
+        return await _draft(wanted, "openapi")
+    async with looking(wanted.place) as look:
+        seen = await look(wanted.place)
+    if protocol is not None:
+        return await _insist(wanted, protocol, seen)
+    if openapi.is_document(seen.body):
+        return await _draft(replace(wanted, is_document=True), "openapi")
+    answers: Answers = {}
+    for protocols in ROUNDS:
+        answers |= await _ask_each(wanted, protocols)
+        drafts = [answer for answer in answers.values() if isinstance(answer, Draft)]
+        with_tools = [draft for draft in drafts if draft.tools]
+        if with_tools:
+            return _first(with_tools)
+    if drafts:
+        return _first(drafts)
+    raise _unknown(wanted, seen, answers)
+
+
+def _check(wanted: Wanted) -> None:
+    """Raises CommandError for what cannot be asked."""
+    if wanted.token_env and not wanted.token:
+        raise CommandError(USAGE, f"{wanted.token_env}, which --token-env names, is not set; export it first.")
+    if HOST.fullmatch(wanted.place) and not os.path.exists(wanted.place):
+        hint = f"To ask a server, say http://{wanted.place} or https://{wanted.place}."
+        raise CommandError(USAGE, f"There is no file {wanted.place}.", hint)
+    if wanted.is_url and not wanted.place.startswith(("http://", "https://")):
+        raise CommandError(USAGE, f"{wanted.place} must be the path of a file, or a URL with http:// or https://.")
+
+
+async def _draft(wanted: Wanted, protocol: str) -> Draft:
+    """Raises NotSpokenError, CommandError."""
+    drafter: Drafter = import_module(DRAFTERS[protocol])
+    return await drafter.draft(wanted, protocol)
+
+
+async def _insist(wanted: Wanted, protocol: str, seen: Look) -> Draft:
+    """Asks in that protocol alone. Raises CommandError."""
+    try:
+        return await _draft(replace(wanted, is_document=openapi.is_document(seen.body)), protocol)
+    except NotSpokenError as exc:
+        if exc.wants_credential:
+            raise CredentialWantedError(str(exc), has_token=wanted.token_env is not None) from exc
+        raise CommandError(FAILED, f"{wanted.place} does not speak {protocol}: {exc}.") from exc
+
+
+async def _ask_each(wanted: Wanted, protocols: Sequence[str]) -> Answers:
+    """Asks in all of these at once. Raises CommandError."""
+
+    async def answer(protocol: str) -> Draft | NotSpokenError:
+        try:
+            return await _draft(wanted, protocol)
+        except NotSpokenError as exc:
+            return exc
+
+    return dict(zip(protocols, await asyncio.gather(*map(answer, protocols)), strict=True))
+
+
+def _first(drafts: Sequence[Draft]) -> Draft:
+    first, *others = drafts
+    if not others:
+        return first
+    also = f"  It also speaks {', '.join(other.form for other in others)}; --protocol chooses."
+    return first._replace(said=(*first.said, also))
+
+
+def _unknown(wanted: Wanted, seen: Look, answers: Mapping[str, Draft | NotSpokenError]) -> CommandError:
+    """The error for a server that speaks no protocol, or wants a credential first."""
+    failures = {name: answer for name, answer in answers.items() if isinstance(answer, NotSpokenError)}
+    refused = [str(failure) for failure in failures.values() if failure.wants_credential]
+    if seen.status in (401, 403):
+        refused.append(f"{wanted.place} answered {seen.status}")
+    if refused:
+        return CredentialWantedError(refused[0], has_token=wanted.token_env is not None)
+    hint = "Give the URL below which its protocol is spoken, or that of its OpenAPI document."
+    if seen.location:
+        hint = f"It redirects to {seen.location}: give that URL."
+    said = f"{wanted.place} speaks none of the protocols that it was asked in:"
+    return CommandError(FAILED, said, *_reasons(failures), hint)
+
+
+def _reasons(failures: Mapping[str, NotSpokenError]) -> Iterator[str]:
+    widest = max(map(len, failures))
+    yield from (f"  {name.ljust(widest)}  {failure}" for name, failure in failures.items())

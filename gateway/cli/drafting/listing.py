@@ -1,0 +1,68 @@
+"""Asks a server for its tools in one protocol, with the very adapter that the gateway would use."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from gateway.app import Gateway
+from gateway.cli.drafting.draft import ASKED_AS, Draft, NotSpokenError, Wanted, backend_yaml, checked, name_at, name_of
+from gateway.cli.output import count
+from gateway.errors import GatewayError
+from gateway.model import Listing
+from gateway.naming import word
+from gateway.ports import Backend
+
+ASK_S = 10.0
+MAX_SHOWN = 5  # names of tools
+# What backends say of a server that wants a credential, or another one.
+REFUSED = re.compile(r"\b(answered|status) 40[13]\b")
+
+
+class Listed(NamedTuple):
+    """The list of a server. `form` is what it speaks, as `backend` has learned it; that is closed."""
+
+    listing: Listing
+    form: str
+    backend: Backend
+
+
+async def listed(wanted: Wanted, protocol: str, lines: Sequence[str]) -> Listed:
+    """Asks a server for its tools. Raises NotSpokenError, and CommandError for lines that make no backend."""
+    yaml = backend_yaml(ASKED_AS, protocol, [*lines, *wanted.auth])
+    gateway = Gateway(checked(f"auth: none\nbackends:\n{yaml}", wanted.folder))
+    backend = gateway.backends[ASKED_AS]
+    try:
+        async with asyncio.timeout(ASK_S):
+            listing = await backend.list_tools()
+    except GatewayError as exc:
+        reason = exc.detail or exc.message
+        raise NotSpokenError(reason, wants_credential=REFUSED.search(reason) is not None) from exc
+    except TimeoutError as exc:
+        raise NotSpokenError(f"no list of tools within {ASK_S:g} s") from exc
+    finally:
+        await gateway.aclose()
+    if not listing.tools and listing.rejected:
+        raise NotSpokenError(f"none of its tools can be used: {listing.rejected[0].reason}")
+    return Listed(listing, backend.dialect, backend)
+
+
+def drafted(
+    wanted: Wanted, protocol: str, found: Listed, lines: Sequence[str], *, title: str = "", said: Sequence[str] = ()
+) -> Draft:
+    """The backend for a server that was asked with these lines; `title` is what it calls itself, `said` what to add."""
+    toolkits = {tool.tool.partition(".")[0] for tool in found.listing.tools} - {ASKED_AS}
+    own = toolkits.pop() if len(toolkits) == 1 else ""
+    name = wanted.name or name_of(title or own) or name_at(wanted.place)
+    tools = tuple(dict.fromkeys(re.sub(f"^{ASKED_AS}[.]", f"{word(name)}.", one.tool) for one in found.listing.tools))
+    about = [f"  {name}: {count(len(found.listing.tools), 'tool')} over {found.form}{_some(tools)}"]
+    about += [f"  left out {one.id}: {one.reason}" for one in found.listing.rejected]
+    yaml = backend_yaml(name, protocol, [*lines, *wanted.auth])
+    return Draft(protocol, found.form, name, yaml, tools, (*about, *said))
+
+
+def _some(tools: Sequence[str]) -> str:
+    """Some of the tools, in brackets."""
+    return f" ({', '.join(tools[:MAX_SHOWN])}{', ...' if len(tools) > MAX_SHOWN else ''})" if tools else ""

@@ -1,0 +1,25 @@
+"""What `toolgate init` makes of a tool server that speaks OTC or OXP, in any of their forms."""
+
+from __future__ import annotations
+
+from gateway.cli.drafting.draft import Draft, NotSpokenError, Wanted, quoted
+from gateway.cli.drafting.listing import drafted, listed
+
+FORMS = {
+    "otc": {"rfc": "the OTC RFC", "otc": "OTC 1.0", "lc": "the LangChain form of OTC"},
+    "oxp": {"oxp": "OXP 1.0, flat", "oxp-env": "OXP 1.0, enveloped"},
+}
+PATHS = ("/tools/call", "/tools", "/call")  # of the protocol; what is before them is the base URL
+
+
+async def draft(wanted: Wanted, protocol: str) -> Draft:
+    """Asks for the list, whose form tells the two apart. Raises NotSpokenError, CommandError."""
+    base = wanted.base
+    for path in PATHS:
+        base = base.removesuffix(path)
+    lines = [f"url: {quoted(base)}"]
+    found = await listed(wanted, protocol, lines)
+    forms = FORMS[protocol]
+    if found.form not in forms:
+        raise NotSpokenError(f"it lists its tools in another form ({found.form})")
+    return drafted(wanted, protocol, found._replace(form=forms[found.form]), lines)
