@@ -10,9 +10,9 @@ import codecs
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
@@ -24,8 +24,22 @@ from gateway.settings.substitution import Substitution
 MAX_BYTES = 4 * 1024 * 1024  # as many as the YAML reader takes characters
 
 
+class Loaded(NamedTuple):
+    """A configuration, and what its file had better not hold: secrets in clear, a line for each."""
+
+    config: Config
+    warnings: Sequence[str]
+
+
 def load(path: str | Path, *, env: Mapping[str, str] = os.environ, allow_missing_env: bool = False) -> Config:
     """Reads a file; relative paths in it start where it lies. Raises ConfigError."""
+    return load_with_warnings(path, env=env, allow_missing_env=allow_missing_env).config
+
+
+def load_with_warnings(
+    path: str | Path, *, env: Mapping[str, str] = os.environ, allow_missing_env: bool = False
+) -> Loaded:
+    """Reads a file as `load` does."""
     try:
         with Path(path).open("rb") as file:
             data = file.read(MAX_BYTES + 1)
@@ -40,7 +54,7 @@ def load(path: str | Path, *, env: Mapping[str, str] = os.environ, allow_missing
         before = data[: exc.start].decode()
         mark = yamlnode.mark_at(before, len(before))
         raise ConfigError([f"{path}:{mark.line}:{mark.column}: is not UTF-8 text"]) from None
-    return read(text, source=str(path), base=Path(path).parent, env=env, allow_missing_env=allow_missing_env)
+    return _read(text, str(path), Substitution(env, Path(path).parent, allow_missing_env))
 
 
 def read(
@@ -55,11 +69,15 @@ def read(
 
     With `allow_missing_env` something that passes stands in for variables and files that are not there.
     """
+    return _read(text, source, Substitution(env, base, allow_missing_env)).config
+
+
+def _read(text: str, source: str, substitution: Substitution) -> Loaded:
     try:
         root = yamlnode.parse(text)
     except yamlnode.YamlError as exc:
         raise ConfigError([f"{source}:{exc.mark.line}:{exc.mark.column}: {exc.message}"]) from None
-    context = ParseContext(root, Substitution(env, base, allow_missing_env))
+    context = ParseContext(root, substitution)
     try:
         config = Config.model_validate(context.cursor())
     except TooManyProblemsError:
@@ -70,7 +88,7 @@ def read(
         raise ConfigError(context.lines(source)) from None
     if context.problems:
         raise ConfigError(context.lines(source))
-    return config
+    return Loaded(config, context.warnings(source))
 
 
 def json_schema() -> dict[str, Any]:

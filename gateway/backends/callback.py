@@ -1,7 +1,6 @@
 """The backend for tool servers that take a call at once and post its result to a callback URL later.
 
-Reactive Agent Protocol: Toolsets, Tool Invocation, Transport. Callbacks are read in `callback_receiver`. URLs that a
-tool server names are posted to only at origins the operator has named.
+Reactive Agent Protocol: Toolsets, Tool Invocation, Transport. Callbacks are read in `callback_receiver`.
 """
 
 from __future__ import annotations
@@ -10,20 +9,21 @@ import asyncio
 import logging
 import time
 from codecs import BOM_UTF8
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import Literal
 
-from gateway.admission import DispatchGate
-from gateway.backends.callback_notices import Notices, find_target
+from gateway.admission import DispatchGate, Lease
+from gateway.backends.callback_notices import Notices
 from gateway.backends.callback_receiver import CallbackReceiver
+from gateway.backends.callback_targets import CallbackTargets, Target
 from gateway.backends.exchange import BROKEN, HttpExchange, check_sent, note_broken_off, note_status
 from gateway.backends.lists import ListReader
-from gateway.backends.server import USER_AGENT, BackendContext, open_pool
+from gateway.backends.server import USER_AGENT, BackendContext, Server, open_pool
 from gateway.dialects import callback, callback_toolset, replies
 from gateway.errors import UNAVAILABLE, ErrorCode, unavailable
 from gateway.model import Invocation, Listing, Rejected, ToolFailure, ToolResult
 from gateway.settings import CallbackBackendSettings
-from gateway.transport import Origin, Pool, Reply, TransportError
+from gateway.transport import Kind, Origin, Reply, TransportError
 
 log = logging.getLogger("gateway.backends")
 
@@ -31,7 +31,7 @@ ACK_TIMEOUT_S = 10.0  # an acknowledgement comes before any work (Tool Invocatio
 
 
 class CallbackBackend:
-    """One toolset behind one base URL. Admission limits how many calls are handed over at once."""
+    """One toolset, or several replicas of it. Admission limits how many calls are handed over at once."""
 
     deferred: Literal[True] = True
     dialect = "callback"
@@ -47,11 +47,10 @@ class CallbackBackend:
         self._exchange = HttpExchange(name, settings, context, callback_toolset.request_toolset())
         self._credentials = self._exchange.credentials
         self._reader = ListReader(callback_toolset.read_toolset, name, settings, context.lists)
-        server = context.admission.replicas[0].target
         others = {Origin.parse(url): open_pool(settings, url) for url in settings.allowed_origins}
-        self._pools = others | {server.pool.origin: server.pool}
-        self._endpoint: tuple[Pool, bytes] | None = None  # where calls go; known once there is a toolset
-        self._notices = Notices(name, server, self._pools, self._credentials, context.count_dropped)
+        self._targets = CallbackTargets(context.admission.replicas, others)
+        self._endpoints: Mapping[Server, Target] = {}  # where each takes calls; known once there is a toolset
+        self._notices = Notices(name, self._targets, self._credentials, context.count_dropped)
         self.receiver = CallbackReceiver(name, context.outcomes, context.checker, self._notices)
         self._warned: set[int] = set()  # statuses of acknowledgements
 
@@ -65,8 +64,8 @@ class CallbackBackend:
         text = reply.body.removeprefix(BOM_UTF8)
         del reply
         endpoint, listing = await self._reader.read(text)
-        self._endpoint = find_target(endpoint, self._pools)
-        if self._endpoint is None and listing.tools:
+        self._endpoints = self._targets.endpoints(endpoint)
+        if not self._endpoints and listing.tools:
             reason = "its endpoint is not a URL at its own origin or one of allowed_origins"
             return Listing(rejected=(Rejected(id=self.name, reason=reason),))
         return listing
@@ -76,7 +75,7 @@ class CallbackBackend:
     async def dispatch(
         self, invocation: Invocation, callback_url: str, gate: DispatchGate | None = None
     ) -> ToolResult | None:
-        """Posts an invocation, once. If it may have arrived, the tool may call back: only a clear refusal is a result.
+        """Hands a call over, once. If it may have arrived, the tool may call back: only a clear refusal is a result.
 
         Raises GatewayError: BACKEND_UNAVAILABLE while nothing was sent; and what its `gate` raises.
         """
@@ -88,7 +87,7 @@ class CallbackBackend:
             lease = await self._admission.wait(tool, invocation.timeout_s, gate)
             timeout_s = min(timeout_s, max(begun + invocation.timeout_s - time.monotonic(), 0.001))
         try:
-            reply = await self._post(invocation, callback_url, timeout_s)
+            reply = await self._post(lease, invocation, callback_url, timeout_s)
             if not 200 <= reply.status < 300 and gate is not None and await gate.is_answered():
                 lease.answered = True
                 return None
@@ -114,10 +113,24 @@ class CallbackBackend:
         finally:
             self._admission.leave(lease)
 
-    def _post(self, invocation: Invocation, callback_url: str, timeout_s: float) -> Awaitable[Reply]:
-        if self._endpoint is None:
+    async def _post(self, lease: Lease[Server], invocation: Invocation, callback_url: str, timeout_s: float) -> Reply:
+        """Posts an invocation; what provably was not sent goes to the next replica, in time. Raises TransportError."""
+        run_id, deadline = callback.invocation_id(invocation.call_id, invocation.run), time.monotonic() + timeout_s
+        while True:
+            self._targets.note_sent(run_id, lease.replica.target)
+            try:
+                return await self._post_to(lease.replica.target, invocation, callback_url, timeout_s)
+            except TransportError as exc:
+                timeout_s = deadline - time.monotonic()
+                if exc.sent or exc.kind is Kind.INVALID or timeout_s <= 0:
+                    raise
+                if not self._admission.move(lease, reason=str(exc.kind), counts=exc.kind is not Kind.BUSY):
+                    raise
+
+    def _post_to(self, server: Server, invocation: Invocation, callback_url: str, timeout_s: float) -> Awaitable[Reply]:
+        if server not in self._endpoints:
             raise unavailable("it has no valid toolset")
-        pool, target = self._endpoint
+        pool, target = self._endpoints[server]
         credentials = self._credentials(invocation.principal)
         return pool.request(
             b"POST",
@@ -168,5 +181,4 @@ class CallbackBackend:
         """Gives notices under way a moment, then closes every connection."""
         await self._notices.aclose()
         await self._exchange.aclose()
-        for pool in self._pools.values():
-            await pool.aclose()
+        await self._targets.aclose()

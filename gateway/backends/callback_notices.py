@@ -9,14 +9,15 @@ import asyncio
 import contextlib
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 
+from gateway.backends.callback_targets import CallbackTargets
 from gateway.backends.credentials import Credentials
-from gateway.backends.server import USER_AGENT, Server, path_and_query
+from gateway.backends.server import USER_AGENT, Server
 from gateway.dialects import callback
 from gateway.dialects.fields import JSON_TYPE
 from gateway.model import ONCE
-from gateway.transport import Origin, Pool, TransportError
+from gateway.transport import Pool, TransportError
 from gateway.wire import WireRequest
 
 log = logging.getLogger("gateway.backends")
@@ -32,22 +33,16 @@ Notice = tuple[str, Pool, bytes, bytes]  # what it is, where to, its body
 
 
 class Notices:
-    """Notices for one tool server; it may want choices answered at any origin in `pools`.
+    """Notices for one tool server: about a run to the replica that got it, choices to where it wants them answered.
 
     `count_dropped` is called for each notice that is never sent.
     """
 
     def __init__(
-        self,
-        backend: str,
-        server: Server,
-        pools: Mapping[Origin, Pool],
-        credentials: Credentials,
-        count_dropped: Callable[[], None],
+        self, backend: str, targets: CallbackTargets, credentials: Credentials, count_dropped: Callable[[], None]
     ) -> None:
         self._backend = backend
-        self._server = server
-        self._pools = pools
+        self._targets = targets
         self._credentials = credentials
         self._count_dropped = count_dropped
         self._sent: OrderedDict[tuple[str, str], None] = OrderedDict()
@@ -58,29 +53,35 @@ class Notices:
 
     def cancel(self, id_: str, group: str) -> None:
         """Says that a result is not wanted any more; `id_` is that of the invocation."""
-        self._post_once("cancel", id_, callback.cancel_notice(id_, group))
-        self.close_if_over(group)
+        servers = self._targets.release(id_)
+        self._post_once("cancel", id_, callback.cancel_notice(id_, group), servers)
+        self._close_if_over(group, servers)
 
-    def close_if_over(self, group: str) -> None:
-        """Closes a conversation that has only one call, which is over; others may go on for ever."""
-        if group.startswith(ONCE):
-            self._post_once("close", group, callback.close_notice(group))
+    def end(self, id_: str, group: str) -> None:
+        """Notes that a run is over, which closes a conversation that has only one call."""
+        self._close_if_over(group, self._targets.release(id_))
 
     def choose(self, id_: str, choice: callback.Choice) -> bool:
         """Answers with the default; False if the answer is wanted at an origin that is not allowed."""
-        target = find_target(choice.response_url, self._pools)
+        target = self._targets.find(choice.response_url)
         if target is None:
             return False
         self._queue("choice", *target, callback.encode_choice(id_, choice.default))
         return True
 
-    def _post_once(self, what: str, of: str, request: WireRequest) -> None:
+    def _close_if_over(self, group: str, servers: Sequence[Server]) -> None:
+        """Conversations of more than one call may go on for ever."""
+        if group.startswith(ONCE):
+            self._post_once("close", group, callback.close_notice(group), servers)
+
+    def _post_once(self, what: str, of: str, request: WireRequest, servers: Sequence[Server]) -> None:
         if (what, of) in self._sent:
             return
         if len(self._sent) >= REMEMBERED:
             self._sent.popitem(last=False)
         self._sent[what, of] = None
-        self._queue(what, self._server.pool, self._server.target(request.path), request.body)
+        for server in servers:
+            self._queue(what, server.pool, server.target(request.path), request.body)
 
     def _queue(self, what: str, pool: Pool, target: bytes, body: bytes) -> None:
         """Queues a message; `what` names it in the log. Drops it when too many wait, or the backend is closed."""
@@ -126,11 +127,3 @@ class Notices:
         for sender in self._senders:
             sender.cancel()
         await asyncio.gather(*self._senders, return_exceptions=True)
-
-
-def find_target(url: str, pools: Mapping[Origin, Pool]) -> tuple[Pool, bytes] | None:
-    """The pool, path and query for a URL that the tool server has named; None if its origin is not allowed."""
-    try:
-        return pools[Origin.parse(url)], path_and_query(url)
-    except (ValueError, KeyError):
-        return None

@@ -137,7 +137,7 @@ class CallbackReceiver:
         elif cancels:
             self._notices.cancel(id_, group)
         else:
-            self._notices.close_if_over(group)
+            self._notices.end(id_, group)
 
     def _log_late(self, call_id: str) -> None:
         log.info("a late or repeated message was dropped", extra={"backend": self._backend, "call_id": call_id})

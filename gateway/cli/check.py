@@ -29,7 +29,7 @@ from gateway.model import JsonObject
 from gateway.server import main_loop
 from gateway.settings import Config
 
-DESCRIPTION = "Says everything that is wrong with a configuration. Exit code: 0 good, 1 something is down, 2 bad."
+DESCRIPTION = "Reports everything that is wrong with a configuration. Exit code: 0 good, 1 something is down, 2 bad."
 
 FEW = 20  # tools, of which anybody sees which are the largest
 MAX_LARGEST = 10  # tools that are named as the largest
@@ -37,25 +37,35 @@ MAX_LARGEST = 10  # tools that are named as the largest
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", type=Path, nargs="?", default=configuration.DEFAULT, metavar="FILE")
-    parser.add_argument("--live", action="store_true", help="reach Redis and every tool server, and show the catalogue")
     parser.add_argument(
-        "--operations", action="store_true", help="with --live: print the operations of each API, to choose tools from"
+        "--live", action="store_true", help="connect to Redis and every tool server, and list the tools"
     )
-    parser.add_argument("--allow-missing-env", action="store_true", help="let ${env:...} and ${file:...} be absent")
-    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+    parser.add_argument(
+        "--operations",
+        action="store_true",
+        help="print the operations of each HTTP API, as lines to choose tools with (implies --live)",
+    )
+    parser.add_argument(
+        "--allow-missing-env",
+        action="store_true",
+        help="accept missing variables and files in ${env:...} and ${file:...}",
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:
     found: JsonObject = {"file": str(arguments.config), "problems": [], "warnings": []}
     try:
-        config = configuration.load(arguments.config, allow_missing_env=arguments.allow_missing_env)
+        config, in_clear = configuration.load_with_warnings(
+            arguments.config, allow_missing_env=arguments.allow_missing_env
+        )
     except ConfigError as exc:
         if arguments.json:
             print_json(found | {"problems": list(exc.problems)})
             return USAGE
         hint = [] if arguments.allow_missing_env else _hint(arguments.config)
         raise CommandError(USAGE, *exc.problems, *hint) from exc
-    found["warnings"] = list(warnings(config))
+    found["warnings"] = [*warnings(config), *in_clear]
     if arguments.live or arguments.operations:
         output.configure("error", "text")  # what warnings have to say is in the report
         from gateway.cli.inspection import inspect  # with all of the gateway, for which a mere check would wait

@@ -16,6 +16,7 @@ T = TypeVar("T", str, list[Node], Mapping)
 MAX_PROBLEMS = 100  # a screenful or two; a file with more is probably the wrong file
 SHOWN_KEY = 64  # characters; keys of ours are shorter
 HARMLESS_KEY = re.compile(rf"[A-Za-z0-9_@*?<-]{{1,{SHOWN_KEY}}}", re.ASCII)
+IN_CLEAR = "holds a secret in clear; write ${env:NAME} or ${file:/path} in its place"
 NULLS = frozenset({"null", "Null", "NULL", "~"})  # YAML 1.2 core schema, section 10.3.2
 
 
@@ -35,6 +36,7 @@ class ParseContext:
         self.substitution = substitution
         self.stand_ins: set[str] = set()  # paths of values, and of lists with items, whose variable is missing
         self.problems: dict[tuple[Mark, str, str], None] = {}  # a problem found twice counts once
+        self.secrets_in_clear: dict[str, Mark] = {}  # by their paths: values of the file that hold a secret themselves
         self._names: dict[str, dict[str, None]] = {}
 
     def cursor(self) -> Cursor:
@@ -58,12 +60,15 @@ class ParseContext:
     def lines(self, source: str) -> list[str]:
         """All problems in the order of the file, each as a compiler prints it, so that editors can jump there."""
         found = sorted(self.problems, key=lambda problem: problem[0])
-        lines = [
-            f"{source}:{mark.line}:{mark.column}: {path and f'{path}: '}{message}" for mark, path, message in found
-        ]
+        lines = [_line(source, *problem) for problem in found]
         if len(found) >= MAX_PROBLEMS:
             lines.append(f"{source}: stopped after {MAX_PROBLEMS} problems")
         return lines
+
+    def warnings(self, source: str) -> list[str]:
+        """What the file had better not hold, in the same order and form."""
+        found = sorted((mark, path) for path, mark in self.secrets_in_clear.items())
+        return [_line(source, mark, path, IN_CLEAR) for mark, path in found]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -157,6 +162,10 @@ class Cursor:
     def _join(self, name: str) -> str:
         shown = name if HARMLESS_KEY.fullmatch(name) else json.dumps(name[:SHOWN_KEY])
         return f"{self.path}.{shown}" if self.path else shown
+
+
+def _line(source: str, mark: Mark, path: str, message: str) -> str:
+    return f"{source}:{mark.line}:{mark.column}: {path and f'{path}: '}{message}"
 
 
 def _is_unicode(text: str) -> bool:

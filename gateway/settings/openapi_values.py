@@ -13,7 +13,7 @@ from gateway.settings.json_values import AnyJson
 from gateway.settings.sections import ByName
 from gateway.settings.substitution import UnfitError
 from gateway.settings.values import Text
-from gateway.settings.web import HEADER_NAME, ORIGIN, OWN_HEADERS, PATH, QUERY, readable_file
+from gateway.settings.web import HEADER_NAME, ORIGIN, OWN_HEADERS, PATH, QUERY, Url, readable_file
 
 ALL = "ALL"  # every method but those that double a GET, HEAD and OPTIONS, which have to be named
 NEVER = ("TRACE", "CONNECT")
@@ -103,7 +103,7 @@ MethodOrAll = Annotated[
 ]
 ArgumentName = Annotated[str, ARGUMENT]
 Document = Annotated[
-    str, Text(title="path of a file, or https URL", resolve=_document, if_missing="https://missing.invalid")
+    str, Url(title="path of a file, or https URL", resolve=_document, if_missing="https://missing.invalid")
 ]
 Arguments = Annotated[Mapping[str, AnyJson], ByName(ARGUMENT)]
 BasePath = Annotated[str, Text(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)+", "must be a path such as /v2", _base_path)]

@@ -25,6 +25,11 @@ class MissingError(UnfitError):
     """A variable or file that is not there; may be overlooked where secrets are absent on purpose."""
 
 
+def refers(text: str) -> bool:
+    """Whether a value of a file has a variable or a file put in."""
+    return any(match["source"] for match in EXPRESSION.finditer(text))
+
+
 @dataclass(frozen=True, slots=True)
 class Written:
     """A scalar after substitution. `plain`: without quotes; neither `plain` nor `quoted`: something was put in.

@@ -15,7 +15,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, SecretStr
 from pydantic_core import CoreSchema, core_schema
 
 from gateway.settings.cursor import NULLS, Cursor
-from gateway.settings.substitution import UnfitError, Written
+from gateway.settings.substitution import UnfitError, Written, refers
 from gateway.suggestions import suggestion
 
 Schema = dict[str, Any]
@@ -39,6 +39,8 @@ class Value(ABC):
         """Reads a value of a file, or text in code such as a default; anything else in code is the value itself."""
         if not isinstance(value, Cursor):
             return self.parse(Written(value)) if isinstance(value, str) else value
+        if value.raw and self.holds_secret(value.raw):
+            value.context.secrets_in_clear[value.path] = value.node.mark
         written = value.scalar()
         if written.missing:
             if not self.always_judged:
@@ -57,6 +59,10 @@ class Value(ABC):
     def stand_in(self, raw: str) -> Any:
         """A value to go on with where a variable is missing and that was allowed; `raw` is what the file says."""
         return raw if self.if_missing is None else self.if_missing
+
+    def holds_secret(self, raw: str) -> bool:
+        """Whether a value as the file has it, before substitution, is or holds a secret."""
+        return False
 
     @abstractmethod
     def schema(self) -> Schema:
@@ -148,6 +154,9 @@ class Secret(Value):
             raise UnfitError("must be visible ASCII without spaces, since it is sent in a header")
         self.check(text)
         return SecretStr(text)
+
+    def holds_secret(self, raw: str) -> bool:
+        return not refers(raw)
 
     def stand_in(self, raw: str) -> SecretStr:
         return SecretStr(raw.ljust(max(self.characters, self.bytes_), "_"))

@@ -11,13 +11,17 @@ from typing import Annotated
 
 from gateway.settings.cursor import Cursor
 from gateway.settings.sections import Section, setting
-from gateway.settings.substitution import UnfitError
+from gateway.settings.substitution import UnfitError, refers
 from gateway.settings.values import Flag, Text
 
 # RFC 3986, without user information (credentials have keys of their own) and in lower-case schemes only.
 ORIGIN = r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?"
 PATH = r"(/[A-Za-z0-9._~!$&'()*+,;=:@%/-]*)?"
 QUERY = r"(\?[A-Za-z0-9._~!$&'()*+,;=:@%/?-]*)?"
+KEY_IN_QUERY = re.compile(
+    r"[?&]((api|access|auth|subscription)?[_-]?(key|token)|(client[_-]?)?secret|password|sig|signature)=(?P<value>[^&]+)",
+    re.IGNORECASE,
+)
 PARTS = re.compile(r"(?P<scheme>https?)://(?P<host>\[[^\]]*\]|[^:/?]*)(:(?P<port>[0-9]+))?.*")
 
 # Narrower than a token (RFC 9110, section 5.6.2): section 16.3.2.1 advises letters, digits and hyphens; underscores and
@@ -103,8 +107,15 @@ def _header_name(text: str) -> str:
     return name
 
 
-def _url(pattern: str, must: str, convert: Callable[[str], str]) -> Text:
-    return Text(pattern, must, convert, if_missing="https://missing.invalid")
+class Url(Text):
+    """A URL; a key in its query is a secret."""
+
+    def holds_secret(self, raw: str) -> bool:
+        return any(not refers(match["value"]) for match in KEY_IN_QUERY.finditer(raw))
+
+
+def _url(pattern: str, must: str, convert: Callable[[str], str]) -> Url:
+    return Url(pattern, must, convert, if_missing="https://missing.invalid")
 
 
 # Where a server is: a path prefix at most.
@@ -214,9 +225,13 @@ File = Annotated[FilePath, Text(title="path of a file", resolve=readable_file)]
 
 
 class TlsSettings(Section):
-    """How a server's certificate is verified, and the one it gets if it wants one. Files in PEM."""
+    """Authorities for a server's certificate, and the gateway's own certificate. The files are in PEM."""
 
-    ca: File | None = setting(None, "Certificates of who may sign the server's; left out, those the system trusts.")
+    ca: File | None = setting(
+        None,
+        "Certificates of the authorities that may have signed the server's certificate. By default, those that "
+        "the system trusts.",
+    )
     cert: File | None = setting(None, "The gateway's own certificate and its chain.")
     key: File | None = setting(None, "The private key of the gateway's certificate, without a passphrase.")
 
@@ -230,11 +245,14 @@ class TlsSettings(Section):
 
 
 class ServerTlsSettings(Section):
-    """TLS towards callers. Files in PEM, read again when the configuration is."""
+    """TLS for callers. The files are in PEM, and are read again whenever the configuration is."""
 
-    cert: File = setting(..., "The gateway's certificate and its chain.")
-    client_ca: File | None = setting(None, "Authorities of callers' certificates; left out, callers need none.")
-    require_client_cert: Flag = setting(True, "With client_ca: whether a caller without a certificate is turned away.")
+    cert: File = setting(..., "The gateway's certificate with its chain.")
+    client_ca: File | None = setting(
+        None,
+        "Certificates of the authorities that sign callers' certificates. By default, callers need no certificate.",
+    )
+    require_client_cert: Flag = setting(True, "With `client_ca`: whether a caller without a certificate is refused.")
     key: File = setting(..., "The private key of the certificate, without a passphrase.")
 
     def problems(self) -> Iterator[tuple[str, str]]:

@@ -12,7 +12,8 @@ import yaml
 from tests.deploy.tools import CHECKOUT
 
 CHART = CHECKOUT / "helm/toolgate"
-NAMES = ("minimal", "production", "tls")  # of the files with values in ci/
+CONFIGURING = ("minimal", "production", "tls")  # files with values in ci/ from which the chart makes gateway.yaml
+NAMES = (*CONFIGURING, "existing")  # of all files with values in ci/
 RELEASE, NAMESPACE = "prod", "tools"
 
 Values = dict[str, Any]
@@ -73,9 +74,9 @@ def pod(manifests: Iterable[Manifest]) -> Manifest:
 
 
 def container(manifests: Iterable[Manifest]) -> Manifest:
-    """The only container of a pod."""
-    (only,) = pod(manifests)["spec"]["containers"]
-    return cast(Manifest, only)
+    """The container of the gateway in a pod."""
+    (ours,) = (each for each in pod(manifests)["spec"]["containers"] if each["name"] == "toolgate")
+    return cast(Manifest, ours)
 
 
 def configuration(manifests: Iterable[Manifest]) -> str:

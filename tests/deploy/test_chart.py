@@ -16,7 +16,7 @@ from tests.deploy.charts import CHART, Manifest, Values, all_of, one, render, va
 from tests.deploy.tools import beside_python, output
 
 KUBERNETES = ("1.25", "1.31", "1.37")  # the oldest that the chart takes, one in use, the newest there are schemas of
-OF_THE_OPERATOR = {"ServiceMonitor", "PrometheusRule"}  # Kubernetes itself has no schemas of these
+OF_OTHERS = {"ServiceMonitor", "PrometheusRule", "HTTPRoute", "ExternalSecret"}  # Kubernetes has no schemas of these
 WARNING = 2
 STATE = {"config": {"state": {"url": "redis://127.0.0.1:6379/0", "keys": ["${env:STATE_KEY}"]}}}
 
@@ -41,13 +41,14 @@ def test_helm_finds_nothing_to_warn_of(name: str) -> None:
 @pytest.mark.parametrize("version", KUBERNETES)
 def test_kubernetes_knows_every_field(manifests: list[Manifest], version: str) -> None:
     for manifest in manifests:
-        if manifest["kind"] not in OF_THE_OPERATOR:
+        if manifest["kind"] not in OF_OTHERS:
             kubernetes_validate.validate(manifest, version, strict=True)
 
 
-def test_the_gateway_takes_the_configuration(manifests: list[Manifest], tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", charts.CONFIGURING)
+def test_the_gateway_takes_the_configuration(name: str, tmp_path: Path) -> None:
     file = tmp_path / "gateway.yaml"
-    file.write_text(charts.configuration(manifests))
+    file.write_text(charts.configuration(render(values(name))))
     said = output(beside_python("toolgate"), "check", str(file), "--allow-missing-env")
     assert "good" in said
 
@@ -71,7 +72,9 @@ def test_every_selector_finds_the_pods(manifests: list[Manifest]) -> None:
         assert selector.items() <= labels
 
 
-def test_every_port_that_is_named_exists_and_is_the_one_the_gateway_listens_on(manifests: list[Manifest]) -> None:
+@pytest.mark.parametrize("name", charts.CONFIGURING)
+def test_every_port_that_is_named_exists_and_is_the_one_the_gateway_listens_on(name: str) -> None:
+    manifests = render(values(name))
     container, server = charts.container(manifests), yaml.safe_load(charts.configuration(manifests))["server"]
     ports = {port["name"]: port["containerPort"] for port in container["ports"]}
     assert ports == {"http": server["port"], "admin": server["admin"]["port"]}
@@ -167,6 +170,44 @@ def test_another_configuration_replaces_the_pods() -> None:
     same = annotations(values("minimal"))
     assert annotations(values("minimal")) == same
     assert annotations(values("minimal", {"config": {"logging": {"level": "debug"}}})) != same
+
+
+def test_a_configmap_of_the_operators_own_takes_the_place_of_ours() -> None:
+    manifests = render(values("existing"))
+    assert all_of(manifests, "ConfigMap") == []
+    assert charts.pod(manifests)["spec"]["volumes"][0] == {"name": "config", "configMap": {"name": "gateway-config"}}
+    assert "annotations" not in charts.pod(manifests)["metadata"]  # it has no checksum
+
+
+def test_other_containers_run_before_ours_and_beside_it() -> None:
+    given = values("existing")
+    spec = charts.pod(render(given))["spec"]
+    assert spec["initContainers"] == given["initContainers"]
+    assert [each["name"] for each in spec["containers"]] == ["toolgate", "token-renewer"]
+    assert spec["containers"][1:] == given["extraContainers"]
+
+
+def test_other_objects_are_installed_as_they_are_or_as_templates() -> None:
+    plain = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "as-it-is"}, "data": {"a": "{{ .Values }}"}}
+    text = "apiVersion: v1\nkind: Secret\nmetadata: {name: '{{ .Release.Name }}-secret'}\n"
+    first, second = all_of(render(values("minimal", {"extraObjects": [plain, text]})), "Secret")
+    assert (first, second["metadata"]["name"]) == (plain, "prod-secret")
+
+
+def test_a_route_of_the_gateway_api_leads_to_callers_service() -> None:
+    given = values("existing")
+    manifests = render(given)
+    asked, spec = given["httpRoute"], one(manifests, "HTTPRoute")["spec"]
+    (rule,) = spec.pop("rules")
+    assert spec == {"parentRefs": asked["parentRefs"], "hostnames": asked["hostnames"]}
+    (port,) = one(manifests, "Service")["spec"]["ports"]
+    assert rule == {
+        "matches": [{"path": {"type": "PathPrefix", "value": "/"}}],
+        "timeouts": asked["timeouts"],
+        "backendRefs": [{"name": "prod-toolgate", "port": port["port"]}],
+    }
+    assert "tools.example.com, on the listeners of its Gateways" in charts.notes(given)
+    assert all_of(render(values("minimal")), "HTTPRoute") == []
 
 
 @pytest.mark.parametrize(

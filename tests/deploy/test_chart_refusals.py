@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
 import helm_python
 import pytest
+import yaml
 
-from tests.deploy.charts import Values, render, values
+from gateway.config import json_schema
+from tests.deploy.charts import CHART, Values, render, values
 
 ALONE = "config.state.url is not set: pods that share no Redis would run a repeated call twice"
 KEYLESS = "config.state.keys is not set: pods that have no key in common cannot read what others keep, and would run a"
@@ -23,6 +29,10 @@ REFUSED: list[tuple[Values, str]] = [
     ({"image": {"digest": "latest"}}, "at '/image/digest': 'latest' does not match pattern"),
     ({"service": {"type": "Clusterip"}}, "at '/service/type': value must be one of 'ClusterIP', 'NodePort'"),
     ({"ingress": {"enabled": True}}, "ingress.enabled needs ingress.hosts"),
+    ({"httpRoute": {"enabled": True}}, "httpRoute.enabled needs httpRoute.parentRefs"),
+    ({"httpRoute": {"hostnames": ["https://a.example"]}}, "at '/httpRoute/hostnames/0': 'https://a.example' does not"),
+    ({"existingConfigMap": "ours"}, "config.auth has no effect beside existingConfigMap. Write it into the ConfigMap"),
+    ({"extraContainers": [{"name": "x"}]}, "at '/extraContainers/0': missing property 'image'"),
     ({"env": [{"nam": "X"}]}, "at '/env/0': missing property 'name'"),
     ({"resources": {"request": {}}}, "at '/resources': additional properties 'request' not allowed"),
     ({"networkPolicy": {"callers": [{"pods": {}}]}}, "at '/networkPolicy/callers/0': additional properties 'pods'"),
@@ -51,6 +61,83 @@ def test_without_a_configuration_there_is_nothing_to_install() -> None:
         helm_python.HelmValuesError, match="at '/config': missing properties 'auth', 'backends', 'routes'"
     ):
         render({})
+
+
+def paths_of_secrets(node: Any, definitions: Any, path: Sequence[str | int] = ()) -> Iterator[Sequence[str | int]]:
+    """Where a configuration may have a secret, by its schema; a name or an index stands for all.
+
+    Names of backends have no dots, those of security schemes and of secrets may.
+    """
+    if "$ref" in node:
+        node = definitions[node["$ref"].rpartition("/")[2]]
+    if node.get("title", "").startswith("secret"):
+        yield path
+    for choice in (*node.get("anyOf", ()), *node.get("oneOf", ()), *(each["then"] for each in node.get("allOf", ()))):
+        yield from paths_of_secrets(choice, definitions, path)
+    for key, value in node.get("properties", {}).items():
+        yield from paths_of_secrets(value, definitions, (*path, key))
+    if isinstance(node.get("additionalProperties"), dict):
+        yield from paths_of_secrets(
+            node["additionalProperties"], definitions, (*path, "any" if path == ("backends",) else "any.name")
+        )
+    if "items" in node:
+        yield from paths_of_secrets(node["items"], definitions, (*path, 0))
+
+
+def configured(path: Sequence[str | int], value: str) -> Any:
+    """A configuration that has nothing but this value."""
+    if not path:
+        return value
+    first, *rest = path
+    return [configured(rest, value)] if first == 0 else {first: configured(rest, value)}
+
+
+SCHEMA = json_schema()
+SECRETS = sorted(set(paths_of_secrets(SCHEMA, SCHEMA["$defs"])), key=str)
+IN_CLEAR = "holds a secret in clear, which would lie in a ConfigMap. Write ${env:NAME} or ${file:/path} in its place"
+
+
+def written(path: Sequence[str | int]) -> str:
+    """A path as messages have it."""
+    return "".join(f"[{part}]" if part == 0 else f".{part}" for part in path).removeprefix(".")
+
+
+def refusal(config: Values) -> str:
+    """Why the chart refuses a configuration beside the least one; nothing if it does not."""
+    try:
+        render(values("minimal", {"config": config}))
+    except helm_python.HelmError as exc:
+        return str(exc)
+    return ""
+
+
+@pytest.mark.parametrize("path", SECRETS, ids=str)
+def test_every_secret_of_the_configuration_must_come_from_elsewhere(path: Sequence[str | int]) -> None:
+    for in_clear in ("hunter2", "$${env:A}"):
+        assert f"config.{written(path)} {IN_CLEAR}" in refusal(configured(path, in_clear))
+    for elsewhere in ("${env:A}", "Token ${file:/run/secrets/a}"):
+        assert refusal(configured(path, elsewhere)) == ""
+
+
+URLS = [
+    ("redis://localhost:6379/0", False),
+    ("rediss://user@redis.example.com", False),
+    ("rediss://:${env:PASSWORD}@redis.example.com", False),
+    ("${env:REDIS_URL}", False),
+    ("rediss://:hunter2@redis.example.com", True),
+    ("redis+sentinel://${env:USER}:hunter2@one,two/service", True),
+]
+
+
+@pytest.mark.parametrize(("url", "is_refused"), URLS)
+def test_of_the_url_of_redis_the_password_must_come_from_elsewhere(url: str, *, is_refused: bool) -> None:
+    assert (f"config.state.url {IN_CLEAR}" in refusal({"state": {"url": url}})) is is_refused
+
+
+def test_the_chart_knows_no_secret_that_the_configuration_has_not() -> None:
+    text = (CHART / "templates/_secrets.tpl").read_text()
+    listed = yaml.safe_load(text.partition('"toolgate.secretPaths" -}}')[2].partition("{{-")[0])
+    assert [each for each in listed if not any(re.fullmatch(each, written(path)) for path in SECRETS)] == []
 
 
 def test_replicas_with_a_state_url_and_keys_are_not_refused() -> None:

@@ -80,7 +80,7 @@ def _answers(url: str) -> bool:
         return False
 
 
-@pytest.mark.parametrize("name", charts.NAMES)
+@pytest.mark.parametrize("name", charts.CONFIGURING)
 def test_every_variable_that_a_configuration_names_comes_from_somewhere(name: str) -> None:
     manifests = charts.render(charts.values(name))
     container = charts.container(manifests)

@@ -117,4 +117,14 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if and .Values.ingress.enabled (not .Values.ingress.hosts) }}
 {{- fail "ingress.enabled needs ingress.hosts." }}
 {{- end }}
+{{- if and .Values.httpRoute.enabled (not .Values.httpRoute.parentRefs) }}
+{{- fail "httpRoute.enabled needs httpRoute.parentRefs: the Gateways that are to take it." }}
+{{- end }}
+{{- if .Values.existingConfigMap }}
+{{- range $key := keys (omit .Values.config "server" "state") | sortAlpha }}
+{{- fail (printf "config.%s has no effect beside existingConfigMap. Write it into the ConfigMap %s." $key $.Values.existingConfigMap) }}
+{{- end }}
+{{- end }}
+{{- $secrets := printf "^(%s)$" (include "toolgate.secretPaths" . | fromYamlArray | join "|") }}
+{{- include "toolgate.refuseSecrets" (dict "secrets" $secrets "path" list "value" .Values.config) }}
 {{- end }}

@@ -13,7 +13,7 @@ from tests.support.redis_server import RedisServer
 from tests.support.terminal import entered, tool_server
 
 CONFIG = """
-auth: {jwt: [{secret: a-secret-of-thirty-two-characters-or-more}]}
+auth: {api_keys: [{id: one, hash: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}]}
 backends: {office: {protocol: otc, url: "http://127.0.0.1:1"}, gone: {protocol: oxp, url: "http://127.0.0.1:2"}}
 routes: [{tools: "Calculator.*", backend: office, scopes: [calc]}, {tools: "*", backend: gone}]
 """
@@ -69,11 +69,12 @@ routes: [{tools: "*", backend: b, scopes: [admin]}]
     warnings = done.stderr.splitlines()
     assert [line.partition(":")[0] for line in warnings] == ["warning"] * 4
     assert "backends.a: no route publishes any of its tools" in warnings[2]
-    assert "route 1 (* of b): nobody has its scopes under auth: none" in warnings[3]
+    assert "route 1 (* of b): with auth: none nobody has its scopes" in warnings[3]
 
 
 def test_what_a_route_says_in_vain_is_a_warning(tmp_path: Path) -> None:
     id_ = "00000000-0000-0000-0000-000000000001"
+    (tmp_path / "b").write_text("a secret")
     text = f"""
 auth: none
 backends:
@@ -83,9 +84,9 @@ backends:
 routes:
   - {{tools: "*", backend: near, on_timeout: cancel, decode: never, failure_patterns: [no], config_ids: ["{id_}"]}}
   - {{tools: "A.*", backend: late, on_timeout: cancel, decode: never, failure_patterns: [no], config_ids: ["{id_}"]}}
-  - {{tools: "*", backend: late, secrets: {{a: b}}, context: [a], authorization_urls: {{a: "https://a.example"}}}}
+  - {{tools: "*", backend: late, secrets: {{a: "${{file:b}}"}}, context: [a], authorization_urls: {{a: "https://a.example"}}}}
   - {{tools: "A.*", backend: crumbs, config_ids: ["{id_}"], on_timeout: cancel}}
-  - {{tools: "*", backend: crumbs, secrets: {{a: b}}, decode: always}}
+  - {{tools: "*", backend: crumbs, secrets: {{a: "${{file:b}}"}}, decode: always}}
 """
     done = entered("check", write(tmp_path, text))
     assert done.returncode == 0
@@ -113,17 +114,21 @@ state: {{url: "redis://redis.example", insecure: true}}
 backends: {{far: {{protocol: oxp, url: "http://tools.example:81", auth: {{bearer: a-token-of-some-length}}}}}}
 routes: [{{tools: "*", backend: far, validate_output: "off"}}]
 """
-    done = entered("check", write(tmp_path, text))
+    path = write(tmp_path, text)
+    done = entered("check", path)
     assert (done.returncode, done.stderr.splitlines()) == (
         0,
         [
-            "warning: neither server.tls nor trusted_proxies is set: tokens travel in clear, unless a proxy sees to it",
-            "warning: server.cors.origins lets pages of every site call; list those that are meant",
-            "warning: state.keys is not set: nobody but this process can read what it keeps in Redis, nor it once "
-            "restarted; a call that is repeated then runs again",
-            "warning: state.insecure lets what is kept travel in clear, or lie in Redis as it is",
-            "warning: backends.far.auth: the credential travels in clear to tools.example:81; use https",
-            "warning: route 1 (* of far): validate_output is off: values are not checked",
+            "warning: neither server.tls nor trusted_proxies is set: tokens are sent unencrypted, unless a proxy "
+            "handles TLS",
+            "warning: server.cors.origins lets the pages of every site call; list the origins that you mean",
+            "warning: state.keys is not set: only this process can read what it stores in Redis, and only until it "
+            "restarts; a call that is repeated after that runs again",
+            "warning: state.insecure lets calls be sent to Redis, or stored there, unencrypted",
+            "warning: backends.far.auth: the credential is sent unencrypted to tools.example:81; use https",
+            "warning: route 1 (* of far): validate_output is off: results are not checked",
+            f"warning: {path}:5:80: backends.far.auth.bearer: holds a secret in clear; write ${{env:NAME}} or "
+            "${file:/path} in its place",
         ],
     )
 
@@ -135,23 +140,24 @@ auth:
   jwt:
     - {{issuer: "https://a.example", discovery: true, algorithms: [RS256], audience: [toolgate]}}
     - {{issuer: "https://b.example", discovery: true, algorithms: [RS256], audience: ["https://tools.example/at/mcp"]}}
-    - {{issuer: "https://c.example", secret: "{secret}"}}
+    - {{issuer: "https://c.example", secret: "${{file:secret}}"}}
 mcp: {{enabled: {enabled}}}
 """
-    said = (
-        "the audience of https://a.example lacks https://tools.example/at/mcp, for which callers of MCP ask for their"
-    )
+    (tmp_path / "secret").write_text("s" * 32)
+    said = "the audience of https://a.example lacks https://tools.example/at/mcp, which MCP clients ask for in their"
     for enabled, expected in (("true", f"warning: auth.jwt: {said} tokens\n"), ("false", "")):
-        done = entered("check", write(tmp_path, text.format(enabled=enabled, secret="s" * 32)))
+        done = entered("check", write(tmp_path, text.format(enabled=enabled)))
         assert (done.returncode, done.stderr) == (0, expected)
 
 
-STATE = "auth: none\nstate: {url: 'redis://:%s@127.0.0.1:%d/0', keys: [a key of the tests with 32 characters]}\n"
+STATE = "auth: none\nstate: {url: 'redis://:${file:password}@127.0.0.1:%d/0', keys: ['${file:key}']}\n"
 PASSWORD = "hunter2-but-longer"  # the server has none, and then takes any
 
 
 @pytest.fixture
 def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
+    (tmp_path / "password").write_text(PASSWORD)
+    (tmp_path / "key").write_text("a key of the tests with 32 characters")
     server = RedisServer(tmp_path)
     yield server
     server.kill()
@@ -160,7 +166,7 @@ def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
 def test_live_looks_at_redis_and_leaves_nothing_there(tmp_path: Path, redis_server: RedisServer) -> None:
     with redis_server.connect() as redis:
         redis.config_set("save", "3600 1")
-        file = write(tmp_path, STATE % (PASSWORD, redis_server.port))
+        file = write(tmp_path, STATE % redis_server.port)
         done = entered("check", file, "--live")
         assert (done.returncode, done.stderr) == (0, "")
         assert f"state: redis://127.0.0.1:{redis_server.port}/0 (" in done.stdout
@@ -200,14 +206,14 @@ def test_live_tries_what_the_gateway_needs_of_redis(
     with redis_server.connect() as redis:
         for command in commands:
             redis.execute_command(*command.split())
-    done = entered("check", write(tmp_path, STATE % (PASSWORD, redis_server.port)), "--live")
+    done = entered("check", write(tmp_path, STATE % redis_server.port), "--live")
     assert done.returncode == code
     assert re.search(said, done.stdout) if code else re.fullmatch(said, done.stderr)
 
 
 def test_live_fails_when_redis_is_down(tmp_path: Path, redis_server: RedisServer) -> None:
     redis_server.kill()
-    done = entered("check", write(tmp_path, STATE % (PASSWORD, redis_server.port)), "--live", "--json")
+    done = entered("check", write(tmp_path, STATE % redis_server.port), "--live", "--json")
     found = json.loads(done.stdout)
     assert (done.returncode, found["state"]["up"], found["warnings"]) == (1, False, [])
     assert str(redis_server.port) in found["state"]["kept_in"]

@@ -7,8 +7,9 @@ import asyncio
 import pytest
 
 from gateway.backends.callback_notices import CLOSE_WITHIN_S, MAX_WAITING, SENDERS, Notices
-from gateway.backends.server import Server
+from gateway.backends.callback_targets import CallbackTargets
 from gateway.transport import Pool
+from tests.unit.backends.admitting import admission
 from tests.unit.backends.calling_back import CALL_ID, GROUP, LONE, Toolset, facing
 from tests.unit.backends.facing import reply
 from tests.unit.transport.scripted import Peer, serving, stats_of, until
@@ -76,14 +77,15 @@ async def test_the_caller_of_a_call_that_ends_has_a_turn_of_the_loop_before_the_
         return [now, stats_of(pool).is_unused]
 
     async with serving(toolset) as server:
-        pool = Pool(server.origin)
-        notices = Notices("builds", Server(server.url, pool, 1.0), {}, lambda _: (), lambda: None)
+        replicas = admission(server.url).replicas
+        targets, pool = CallbackTargets(replicas, {}), replicas[0].target.pool
+        notices = Notices("builds", targets, lambda _: (), lambda: None)
         for count in (1, 2):  # at the second there are already senders
             end = loop.create_future()
             waiting = asyncio.create_task(hears(end, pool))
             await asyncio.sleep(0)
             end.set_result(None)
-            notices.close_if_over(f"{LONE}-{count}")
+            notices.end(f"tg-{count}", f"{LONE}-{count}")
             assert await waiting == [True, True]
             await until(lambda: stats_of(pool).is_unused and len(toolset.noted) == count)  # noqa: B023 - called at once
         await notices.aclose()

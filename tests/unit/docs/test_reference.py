@@ -34,4 +34,4 @@ def test_a_section_lists_its_keys_in_order_with_type_default_and_meaning() -> No
 
 def test_a_protocol_lists_only_what_it_has_besides_the_common_keys() -> None:
     names = [row[0] for row in rows(reference_text(), "`backends.<name>` with `protocol: callback`")]
-    assert names == ["`protocol`", "`auth`", "`url`", "`allowed_origins`"]
+    assert names == ["`protocol`", "`auth`", "`url`", "`urls`", "`allowed_origins`"]

@@ -1,0 +1,35 @@
+{{/* The settings that are secrets, each a regular expression of its path below config; state.url is one in part. */}}
+{{- define "toolgate.secretPaths" -}}
+- auth\.jwt\[\d+\]\.secret
+- backends\.[^.]+\.(auth|document_auth)\.bearer
+- backends\.[^.]+\.(auth|document_auth)\.basic\.password
+- backends\.[^.]+\.(auth|document_auth)\.header\.value
+- backends\.[^.]+\.auth\.api_key(\.value)?
+- backends\.[^.]+\.auth\.jwt\.secret
+- backends\.[^.]+\.auth\.oauth\.client_secret
+- backends\.[^.]+\.auth\.schemes\..+\.(bearer|basic\.password|header\.value|api_key\.value|jwt\.secret|oauth\.client_secret)
+- metrics\.token
+- routes\[\d+\]\.secrets\..+
+- state\.keys\[\d+\]
+- state\.sentinel_password
+{{- end }}
+
+{{/* Refuses secrets that are written out in the value at a path, which would lie in a ConfigMap in clear. */}}
+{{- define "toolgate.refuseSecrets" -}}
+{{- if kindIs "map" .value }}
+{{- range $key, $value := .value }}
+{{- include "toolgate.refuseSecrets" (dict "secrets" $.secrets "path" (append $.path (printf ".%s" $key)) "value" $value) }}
+{{- end }}
+{{- else if kindIs "slice" .value }}
+{{- range $index, $value := .value }}
+{{- include "toolgate.refuseSecrets" (dict "secrets" $.secrets "path" (append $.path (printf "[%d]" $index)) "value" $value) }}
+{{- end }}
+{{- else if kindIs "string" .value }}
+{{- $path := join "" .path | trimPrefix "." }}
+{{- $refers := regexMatch `(^|[^$])([$][$])*[$][{](env|file):` .value }}
+{{- $hasPassword := regexReplaceAll `[$][{][^}]*[}]` .value "" | regexMatch `//[^/]*:[^/@]+@` }}
+{{- if or (and (regexMatch .secrets $path) (not $refers)) (and (eq $path "state.url") $hasPassword) }}
+{{- fail (printf "config.%s holds a secret in clear, which would lie in a ConfigMap. Write ${env:NAME} or ${file:/path} in its place, and have env, envFrom or volumes put it there." $path) }}
+{{- end }}
+{{- end }}
+{{- end }}
