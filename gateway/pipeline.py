@@ -16,7 +16,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from gateway.batches import answer_batch
-from gateway.calls.executor import CallRequest, within
+from gateway.calls.execution import CallRequest, with_preferred_timeout
 from gateway.calls.preference import NO_PREFERENCE, Preference, preferred
 from gateway.calls.registry import Calls
 from gateway.calls.status import BROKEN, PREFIX, CallView
@@ -331,7 +331,7 @@ class Pipeline:
         if call.ref.by_name:  # else a call under one id would conflict with itself where its tool is named otherwise
             call = replace(call, ref=request.tool.named(call.ref))
         if call.call_id is None and terms.request_key is not None and not request.tool.backend.deferred:
-            invocation = within(invocation, preference)
+            invocation = with_preferred_timeout(invocation, preference)
         call_request = CallRequest(
             call=call,
             tool=request.tool,

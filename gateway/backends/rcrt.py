@@ -17,7 +17,8 @@ from typing import Literal
 from gateway import jsontext
 from gateway.admission import DispatchGate, Lease
 from gateway.backends.exchange import check_sent, note_broken_off
-from gateway.backends.rcrt_client import FAILURES, AnswerError, RcrtClient, Timings
+from gateway.backends.rcrt_answers import FAILURES, AnswerError
+from gateway.backends.rcrt_client import RcrtClient, Timings
 from gateway.backends.rcrt_discovery import Discovery
 from gateway.backends.rcrt_pending import PendingCall, PendingCalls
 from gateway.backends.rcrt_stream import EventStream

@@ -10,7 +10,8 @@ from time import monotonic
 from msgspec import Struct
 
 from gateway.backends.lists import ListReader
-from gateway.backends.rcrt_client import FAILURES, RcrtClient, WideAnswerError, check_type
+from gateway.backends.rcrt_answers import FAILURES, WideAnswerError, check_type
+from gateway.backends.rcrt_client import RcrtClient
 from gateway.dialects import rcrt, rcrt_tools
 from gateway.dialects.listings import MAX_VALUES, most_values
 from gateway.errors import GatewayError, unavailable

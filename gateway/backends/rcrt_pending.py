@@ -15,7 +15,8 @@ from time import monotonic
 from typing import Any
 
 from gateway.admission import DispatchGate
-from gateway.backends.rcrt_client import FAILURES, BrokenAnswerError, RcrtClient
+from gateway.backends.rcrt_answers import FAILURES, BrokenAnswerError
+from gateway.backends.rcrt_client import RcrtClient
 from gateway.backends.rcrt_stream import EventStream
 from gateway.backoff import Backoff
 from gateway.dialects import rcrt

@@ -2,7 +2,8 @@
 
 Start with `registry`: what callers may do with such calls, and where backends bring outcomes.
 
-- `executor` runs them in this process, one task each; `orphans` takes over those of replicas that died.
+- `executor` runs them in this process, each as an `execution` with a task; `orphans` takes over those of replicas
+  that died.
 - `outcomes` records how they end, in a `backlog` while the state is away.
 - `callbacks` receives the outcomes that tool servers send later.
 - `names` makes the digests that the state identifies calls by.

@@ -8,159 +8,24 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from typing import Any
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from gateway.admission import NotDispatchedError
+from gateway.calls.execution import CallRequest, Ending, Execution, is_answered
 from gateway.calls.outcomes import OutcomeRecorder, Run
-from gateway.calls.preference import NO_PREFERENCE, Preference
-from gateway.calls.status import BROKEN, CANCELLED, OUTLASTED, PREFIX, STOPPED, CallMetadata, status_of, unavailable
+from gateway.calls.preference import NO_PREFERENCE
+from gateway.calls.status import BROKEN, CANCELLED, OUTLASTED, PREFIX, STOPPED, CallMetadata, status_of
 from gateway.errors import GatewayError
-from gateway.model import Invocation, ToolCall, ToolResult
-from gateway.ports import Backend, Caller, DeferredBackend, ServerRequest
-from gateway.routing import PublishedTool
-from gateway.state.port import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, REGISTERED, Record, State, StateUnavailable
-from gateway.surfaces import NO_TERMS, CallTerms
+from gateway.model import ToolResult
+from gateway.ports import Backend, DeferredBackend
+from gateway.state.port import ACCEPTED, DISPATCHING, State, StateUnavailable
 
 log = logging.getLogger("gateway.calls")
 
-SLACK_S = 5.0  # a caller waits so much beyond the timeout of a call that is ended at its timeout
 FINISH_S = 5.0  # for running calls when the process ends
 # How long the acknowledgement of a dispatch is awaited after the outcome has come. Tool servers that run a tool inside
 # the request may still be at work, and the framework of some ends that when the connection is closed.
 ACKNOWLEDGED_WITHIN_S = 1.0
-
-Ending = ToolResult | GatewayError | None  # None: not known here; the record has it, or will have it
-
-
-class CallRequest(Struct, frozen=True, kw_only=True):
-    """One caller's request for a call. Only the call id of the `invocation` is still to be set.
-
-    `served` is None behind any server but ours.
-    """
-
-    call: ToolCall
-    tool: PublishedTool
-    caller: Caller
-    invocation: Invocation
-    preference: Preference
-    dialect: str
-    wire_version: str
-    served: ServerRequest | None = None
-    terms: CallTerms = NO_TERMS
-
-    @property
-    def request_key(self) -> str | None:
-        """As in `CallTerms`, for a call without an id."""
-        return None if self.call.call_id is not None else self.terms.request_key
-
-    @property
-    def has_left(self) -> bool:
-        """Whether its caller has left, as far as is known."""
-        return self.served is not None and self.served.disconnected
-
-    @property
-    def ends_with_caller(self) -> bool:
-        """Whether the call is cancelled if its caller leaves: it has no id to look for it by, and gets no 202."""
-        if self.terms.outlives_caller or self.call.call_id is not None or self.preference.respond_async:
-            return False
-        return self.tool.backend.deferred or self.terms.handover is not None
-
-    @property
-    def stays(self) -> bool:
-        """Whether the caller waits for as long as the tool may take."""
-        preferred = self.preference.wait_s
-        return not self.preference.respond_async if preferred is None else preferred >= self.invocation.timeout_s
-
-    @property
-    def patience_s(self) -> float:
-        """How long the caller is kept waiting at most."""
-        if not self.stays:
-            return self.preference.wait_s or 0.0
-        ends_in_time = not self.tool.backend.deferred or self.tool.route.cancel_on_timeout
-        return self.invocation.timeout_s + (SLACK_S if ends_in_time else 0.0)
-
-
-def within(invocation: Invocation, preference: Preference) -> Invocation:
-    """The call under the shorter deadline that its caller prefers: a later result could not be asked for."""
-    if preference.wait_s is None or preference.respond_async or preference.wait_s >= invocation.timeout_s:
-        return invocation
-    return replace(invocation, timeout_s=preference.wait_s)
-
-
-def is_answered(record: Record | None) -> bool:
-    """Whether a record holds the outcome of its call, or a consent that it needs."""
-    return record is not None and record.state in (AWAITING_USER, DONE)
-
-
-class Execution(Struct, eq=False):
-    """A call that runs here in its `task`; the `DispatchGate` of its backend.
-
-    The caller waits on `waiter`, unless the task is its request's. `answered`: the outcome has come, or a consent that
-    the call needs. `is_left`: the caller has been answered that the call still runs.
-    """
-
-    key: str
-    state: State
-    task: asyncio.Task[Any] | None = None
-    waiter: asyncio.Future[None] | None = None
-    ending: Ending = None
-    answered: bool = False
-    is_left: bool = False
-    is_stopped: bool = False
-
-    async def wait(self, waiter: asyncio.Future[None], timeout_s: float | None) -> Ending:
-        """Waits for the end; None if `timeout_s` passes or the outcome comes another way before the task ends."""
-        self.waiter = waiter
-        timer = None if timeout_s is None else waiter.get_loop().call_later(timeout_s, self.release)
-        try:
-            await waiter
-        finally:
-            if timer is not None:
-                timer.cancel()
-        self.is_left = self.ending is None
-        return self.ending
-
-    def release(self) -> None:
-        """Ends the waiting."""
-        if self.waiter is not None and not self.waiter.done():
-            self.waiter.set_result(None)
-
-    def stop(self, ending: Ending) -> None:
-        """Ends the call in the middle: the connection to the tool server is closed."""
-        self.ending, self.is_stopped = ending, True
-        if self.task is not None:
-            self.task.cancel()
-        self.release()
-
-    def was_stopped(self) -> bool:
-        """Whether `stop` alone has cancelled the task; the cancellation is taken back, for the task may be a request's.
-
-        `asyncio.timeout(None)` with `reschedule` does the same for 18,000 instructions a call.
-        """
-        return self.is_stopped and self.task is not None and self.task.uncancel() == 0
-
-    # What its backend asks (`DispatchGate`).
-
-    async def is_answered(self) -> bool:
-        """Whether its record says that it is answered; False while the state is away."""
-        with suppress(StateUnavailable):
-            return is_answered(await self.state.get(self.key))
-        return False
-
-    async def on_queued(self) -> None:
-        """Lets any replica send the call, should this one die while the call waits in a queue."""
-        with suppress(StateUnavailable):  # then no other replica will
-            await self.state.advance(self.key, (DISPATCHING,), REGISTERED)
-
-    async def before_send(self) -> None:
-        """Claims the call before it is sent. Raises NotDispatchedError; BACKEND_UNAVAILABLE while the state is away."""
-        try:
-            is_ours = await self.state.advance(self.key, (REGISTERED, DISPATCHING), DISPATCHING)
-        except StateUnavailable as exc:
-            raise unavailable() from exc
-        if not is_ours:
-            raise NotDispatchedError
 
 
 class Executor:
@@ -215,12 +80,12 @@ class Executor:
         """
         execution = self._executions[key] = Execution(key, self._state)
         running = self._run(execution, metadata, request, started_at)
-        until_end = not request.tool.backend.deferred and (request.preference is NO_PREFERENCE or request.stays)
+        until_end = not request.tool.backend.deferred and (request.preference is NO_PREFERENCE or request.waits_for_end)
         if until_end and request.served is not None:
             execution.task = request.served.keep()
             return running
         execution.task = self._loop.create_task(running)
-        timeout_s = None if until_end else self.until(started_at + request.patience_s)
+        timeout_s = None if until_end else self.seconds_until(started_at + request.patience_s)
         return execution.wait(self._loop.create_future(), timeout_s)
 
     async def _run(  # noqa: C901 - flat, because every remembered call takes this way
@@ -249,7 +114,7 @@ class Executor:
                     if not await self._outcomes.settle(key, ending, run):
                         ending = await self._outcomes.settled(key) or ending  # it was cancelled meanwhile
                 else:  # a call with an id can be repeated
-                    delivered = request.call.call_id is not None or not execution.is_left
+                    delivered = request.call.call_id is not None or not execution.is_detached
                     await self._outcomes.refuse(key, ending, run, delivered=delivered)
         except StateUnavailable:  # the caller still gets what is known here
             log.warning("the state is away while a call runs")
@@ -287,7 +152,7 @@ class Executor:
             with suppress(StateUnavailable):  # this only completes the record
                 await self._state.advance(key, (DISPATCHING,), ACCEPTED)
             if deferred.cancel_after_s:
-                self.cancel_in(self.until(started_at + deferred.cancel_after_s), key, backend.name, metadata)
+                self.cancel_in(self.seconds_until(started_at + deferred.cancel_after_s), key, backend.name, metadata)
         return result
 
     def cancel_in(self, seconds: float, key: str, backend: str, metadata: CallMetadata) -> None:
@@ -315,8 +180,8 @@ class Executor:
         if execution is not None:
             execution.stop(ending)
 
-    def touched(self, key: str) -> None:
-        """Looks at a call that another process has changed: if it was cancelled there, it is stopped here."""
+    def look_again(self, key: str) -> None:
+        """Reads the record of a call that another process has changed; stops a call that was cancelled there."""
         execution = self._executions.get(key)
         if execution is not None:
             self.in_background(self._look_at(execution))
@@ -348,6 +213,6 @@ class Executor:
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    def until(self, deadline: float) -> float:
+    def seconds_until(self, deadline: float) -> float:
         """The seconds that are left, at least 0."""
         return max(0.0, deadline - self._loop.time())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from gateway.calls.executor import CallRequest
+from gateway.calls.execution import CallRequest
 from gateway.calls.names import CallNames, new_run
 from gateway.calls.status import PREFIX, CallMetadata, DeferredCall, pack_metadata
 from gateway.state.port import DISPATCHING, NewCall

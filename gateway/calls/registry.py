@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from msgspec.structs import replace
 
 from gateway.calls.earlier import EarlierCalls, mark_delivered
-from gateway.calls.executor import CallRequest, Executor
+from gateway.calls.execution import CallRequest
+from gateway.calls.executor import Executor
 from gateway.calls.names import CallNames
 from gateway.calls.orphans import adopt_orphans
 from gateway.calls.outcomes import OutcomeRecorder, Run
@@ -79,7 +80,7 @@ class Calls:
         self._backends = backends
         self._outcomes = outcomes
         self._executor = Executor(state, outcomes, backends=backends, callback_url=callback_url)
-        state.on_changed(self._executor.touched)
+        state.on_changed(self._executor.look_again)
         self.group_of = self._names.group
         self.earlier = EarlierCalls(state, self._names, outcomes, self._executor)
 
@@ -135,7 +136,7 @@ class Calls:
         try:
             ending: CallStatus = await self._executor.execute(key, metadata, request, started_at)
             if ending is None:
-                left_s = self._executor.until(started_at + request.patience_s)
+                left_s = self._executor.seconds_until(started_at + request.patience_s)
                 del request, new, begun  # thousands may wait here, for minutes: without their input
                 ending = await self._outcomes.wait(key, left_s)
         except asyncio.CancelledError:
@@ -172,7 +173,7 @@ class Calls:
         if not new.joins:
             await mark_delivered(self._state, record, metadata)
         if status is None:
-            status = await self._outcomes.wait(record.key, self._executor.until(deadline))
+            status = await self._outcomes.wait(record.key, self._executor.seconds_until(deadline))
         if status is NOT_FOUND:
             return None
         return self._answered(view_of(record.key, metadata, new.backend, status))

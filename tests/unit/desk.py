@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Literal
 
 from gateway.admission import DispatchGate
-from gateway.calls.executor import CallRequest
+from gateway.calls.execution import CallRequest
 from gateway.calls.outcomes import OutcomeRecorder, Run
 from gateway.calls.preference import NO_PREFERENCE, Preference
 from gateway.calls.registry import Calls
