@@ -20,14 +20,14 @@ PINNED := $(PIP_QUIET) --constraint constraints.txt
 .PHONY: help demo test test-soak test-interop test-lowest test-pythons test-deploy check bench bench-quick bench-peers bench-instructions lint interop constraints clean
 
 help:
-	@echo "make demo   run the demonstration fleet behind Toolgate and print curl lines"
+	@echo "make demo   run demonstration tool servers behind Toolgate, and print curl lines to paste"
 	@echo "make test   lint, type-check and run the tests"
-	@echo "make test-soak  the tests that make test repeats in small: thousands of callers, more faults under load"
-	@echo "make test-interop  programs of others: those that speak MCP, its conformance suite, judges of OpenAPI requests"
-	@echo "make test-lowest  the tests on the lowest versions of its dependencies"
-	@echo "make test-pythons  the tests on the Pythons of other Debian releases (3.13 and 3.14)"
-	@echo "make test-deploy  build and run the image, render the chart, try alerts, dashboard and compose file"
-	@echo "make bench  measure the cost of a call; bench-quick to try it, bench-peers beside Envoy and FastMCP"
+	@echo "make test-soak  run tests with thousands of callers, and with faults under load"
+	@echo "make test-interop  run other projects' programs against Toolgate: MCP clients and servers, the MCP conformance suite, OpenAPI validators"
+	@echo "make test-lowest  run the tests on the lowest versions of the dependencies"
+	@echo "make test-pythons  run the tests on Python 3.13 and 3.14, in other Debian releases"
+	@echo "make test-deploy  build and run the image, render the chart, and test alerts, dashboard and compose file"
+	@echo "make bench  measure the cost of a call (bench-quick: a short run; bench-peers: beside Envoy and FastMCP)"
 	@echo "make bench-instructions  count the instructions of one call (valgrind)"
 	@echo "make check  lint and type-check only"
 

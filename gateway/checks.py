@@ -19,7 +19,7 @@ from gateway.schemas import by_parameter
 log = logging.getLogger("gateway.pipeline")
 
 BROKEN_VALUE = ToolFailure(
-    message="The tool returned a value that breaks its own output schema.", code=FailureCode.BROKEN_ANSWER
+    message="The tool returned a value that does not fit its own output schema.", code=FailureCode.BROKEN_ANSWER
 )
 TOO_LONG = "takes too long to be checked"
 
@@ -67,7 +67,7 @@ class Checks:
         return _enforced(result, tool, await self.violation(tool, result.value, principal))
 
     async def violation(self, tool: PublishedTool, value: Json, principal: str) -> str | None:
-        """What in a value breaks its tool's output schema, which can be used; None when nothing does."""
+        """What in a result does not fit its tool's output schema, which can be used; None when nothing does."""
         try:
             return await self._checker.violation(tool.output, value, principal)
         except OverrunError:
@@ -94,7 +94,9 @@ def checked(result: ToolResult, tool: PublishedTool) -> ToolResult | None:
 def _enforced(result: ToolResult, tool: PublishedTool, violation: str | None) -> ToolResult:
     if violation is None:
         return _as_promised(result) if tool.promises else result
-    log.warning("a value breaks its tool's output schema", extra={"tool": tool.definition.id, "reason": violation})
+    log.warning(
+        "a result does not fit its tool's output schema", extra={"tool": tool.definition.id, "reason": violation}
+    )
     if tool.route.validate_output is OutputCheck.WARN:
         return result
     return ToolResult(failure=BROKEN_VALUE, duration_ms=result.duration_ms)

@@ -43,5 +43,5 @@ async def answer_follow_up(
 def found(it: T | None) -> T:
     """What there is of a kept call. Raises NOT_FOUND."""
     if it is None:
-        raise GatewayError(ErrorCode.NOT_FOUND, "There is no such call of yours.")
+        raise GatewayError(ErrorCode.NOT_FOUND, "You have no call with this id.")
     return it

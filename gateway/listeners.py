@@ -25,7 +25,7 @@ class TooManyListenersError(FixedError):
     """The refusal of one more listener: the caller has its share, or all places are taken."""
 
     code = ErrorCode.RATE_LIMITED
-    message = "Too many requests listen for changes already."
+    message = "Too many streams are open already."
     reason = "listen"
     retry_after_s = FULL_RETRY_S
 

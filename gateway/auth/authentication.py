@@ -109,7 +109,7 @@ class Authentication:
     def _by_key_header(self, headers: Mapping[bytes, bytes]) -> Caller:
         keys = [headers[name] for name in KEY_HEADERS if name in headers]
         if len(keys) > 1 or b"authorization" in headers:
-            raise UnauthenticatedError(f"Send one credential only, {self._kinds}.", Reason.SEVERAL, False, TWO)
+            raise UnauthenticatedError(f"Send only one credential: {self._kinds}.", Reason.SEVERAL, False, TWO)
         if not self._api_keys:
             message = f"API keys are not accepted here: send {self._kinds}."
             raise UnauthenticatedError(message, HEADER, False, ASKED)

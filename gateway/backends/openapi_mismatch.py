@@ -37,6 +37,6 @@ class MismatchWarnings:
         self._missing.append(tool)
         if len(self._missing) > MANY and len(set(self._missing)) > 1:
             self._missing = None
-            log.warning("an API has nothing anywhere: its url may be wrong", extra={"backend": self._backend})
+            log.warning("an API answers every call with 404: its url may be wrong", extra={"backend": self._backend})
         elif len(self._missing) > MANY:
             self._missing.pop(0)

@@ -67,9 +67,7 @@ class Backlog:
                 await asyncio.sleep(LOOK_S)  # away again, perhaps before `is_up` has changed
                 continue
             except Exception:  # one piece of work must not cost the others
-                log.exception(
-                    "work that was held while the state was away failed", extra={"calls": [CALL_ID_PREFIX + held.key]}
-                )
+                log.exception("work that waited for the state failed", extra={"calls": [CALL_ID_PREFIX + held.key]})
                 self.lost += 1
             self._held.popleft()
             self._bytes -= held.size_bytes
@@ -79,7 +77,7 @@ class Backlog:
         if self._task is not None and not self._task.done():
             calls = dict.fromkeys(CALL_ID_PREFIX + held.key for held in self._held)
             extra = {"count": len(self._held), "calls": list(islice(calls, MAX_NAMED))}
-            log.warning("results held for the state are lost", extra=extra)
+            log.warning("results that waited for the state are lost", extra=extra)
             self.lost += len(self._held)
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):

@@ -125,7 +125,7 @@ class EarlierCalls:
             if record is not None and not record.state.is_over:
                 await self._end(record)
         except StateUnavailable:
-            log.warning("a call that its caller no longer wants could not be cancelled")
+            log.warning("a call could not be cancelled, because the state is away")
 
     async def rejoin(self, request_key: str, caller: Caller, timeout_s: float) -> CallView | None:
         """The call of an earlier request of this caller's, once it is over; None if nothing is known of it.

@@ -308,12 +308,16 @@ def _log_problems(entry: BackendEntry) -> None:
         named = [f"{one.id}: {one.reason}" for one in rejected[:MAX_NAMED]]
         extra = {"backend": entry.source.name, "count": len(rejected), "tools": named}
         level = logging.WARNING if rejected else logging.INFO
-        log.log(level, "tools of a backend are left out" if rejected else "no tool is left out any more", extra=extra)
+        log.log(
+            level,
+            "tools of a backend are left out" if rejected else "no tool of a backend is left out any more",
+            extra=extra,
+        )
         entry.logged = rejected
     if entry.renamed and entry.renamed != entry.logged_renamed:
         named = [f"{one.id}: {one.reason}" for one in entry.renamed[:MAX_NAMED]]
         extra = {"backend": entry.source.name, "count": len(entry.renamed), "tools": named}
-        log.warning("tools have other names than usual", extra=extra)
+        log.warning("names of tools were changed to keep them unique", extra=extra)
     entry.logged_renamed = entry.renamed
     withheld = entry.evaluation.withheld
     if newly := withheld - entry.logged_withheld:

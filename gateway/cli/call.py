@@ -20,7 +20,9 @@ from gateway.client.toolgate import Follower, request_of
 from gateway.errors import ErrorCode, FailureCode
 from gateway.model import Json, JsonObject
 
-DESCRIPTION = "Prints the value. Exit code: 0 success, 1 the tool failed, 2 refused, 3 gateway out of reach."
+DESCRIPTION = (
+    "Calls a tool and prints its value. Exit code: 0 success, 1 the tool failed, 2 refused, 3 gateway out of reach."
+)
 
 MAX_INPUT_BYTES = 64 * 1024 * 1024  # the largest body any gateway can be configured to take
 TIMEOUT_S = 600  # people look again after a while; a script that knows its tool says more
@@ -34,24 +36,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         default=(),  # or argparse calls them required where the tool is missing
         metavar="key=value",
-        help="""JSON where it can be, else text; '"12"' is the text 12""",
+        help="""an argument; the value is read as JSON if it is JSON, else as text; '"12"' is the text 12""",
     )
     parser.add_argument("--input", metavar="JSON", help="all arguments as one JSON object; - reads standard input")
     parser.add_argument(
-        "--call-id", metavar="ID", help="your own name for this call; repeated, it gets the same result"
+        "--call-id", metavar="ID", help="an id that you choose; a repeated call with the same id gets the same result"
     )
     parser.add_argument(
         "--timeout",
         type=seconds,
         default=TIMEOUT_S,
         metavar="SECONDS",
-        help="how long to wait for a tool that outlasts the gateway's own patience (default: %(default)s)",
+        help="how long to wait for a tool that takes longer than its route's timeout (default: %(default)s)",
     )
-    parser.add_argument("--user-id", metavar="ID", help="for whom the tool works")
+    parser.add_argument("--user-id", metavar="ID", help="the user for whom the tool works")
     parser.add_argument(
-        "--secret", action="append", default=[], metavar="ID[=VALUE]", help="without a value: from the variable ID"
+        "--secret",
+        action="append",
+        default=[],
+        metavar="ID[=VALUE]",
+        help="a secret that the tool needs; without VALUE, the environment variable ID; may be repeated",
     )
-    parser.add_argument("--authorization", action="append", default=[], metavar="ID=TOKEN", help="may be repeated")
+    parser.add_argument(
+        "--authorization",
+        action="append",
+        default=[],
+        metavar="ID=TOKEN",
+        help="a token that the tool needs; may be repeated",
+    )
     parser.add_argument(
         "--wait",
         action=argparse.BooleanOptionalAction,

@@ -29,7 +29,7 @@ from gateway.model import JsonObject
 from gateway.server import main_loop
 from gateway.settings import Config
 
-DESCRIPTION = "Says everything that is wrong with a configuration. Exit code: 0 good, 1 something is down, 2 bad."
+DESCRIPTION = "Reports everything that is wrong with a configuration. Exit code: 0 good, 1 something is down, 2 bad."
 
 FEW = 20  # tools, of which anybody sees which are the largest
 MAX_LARGEST = 10  # tools that are named as the largest
@@ -37,12 +37,20 @@ MAX_LARGEST = 10  # tools that are named as the largest
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("config", type=Path, nargs="?", default=configuration.DEFAULT, metavar="FILE")
-    parser.add_argument("--live", action="store_true", help="reach Redis and every tool server, and show the catalogue")
     parser.add_argument(
-        "--operations", action="store_true", help="with --live: print the operations of each API, to choose tools from"
+        "--live", action="store_true", help="connect to Redis and every tool server, and list the tools"
     )
-    parser.add_argument("--allow-missing-env", action="store_true", help="let ${env:...} and ${file:...} be absent")
-    parser.add_argument("--json", action="store_true", help="print what was found as JSON")
+    parser.add_argument(
+        "--operations",
+        action="store_true",
+        help="print the operations of each HTTP API, as lines to choose tools with (implies --live)",
+    )
+    parser.add_argument(
+        "--allow-missing-env",
+        action="store_true",
+        help="accept missing variables and files in ${env:...} and ${file:...}",
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:

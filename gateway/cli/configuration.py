@@ -17,8 +17,8 @@ from gateway.settings.web import is_loopback
 DEFAULT = Path("gateway.yaml")
 ANY = "*"
 KEYLESS = (
-    "state.keys is not set: nobody but this process can read what it keeps in Redis, nor it once restarted; "
-    "a call that is repeated then runs again"
+    "state.keys is not set: only this process can read what it stores in Redis, and only until it restarts; "
+    "a call that is repeated after that runs again"
 )
 AT_ONCE = frozenset({"mcp", "openapi", "otc", "oxp"})  # protocols whose servers answer in the same exchange
 SPOKEN = {  # keys of routes that have an effect with some protocols only
@@ -79,12 +79,12 @@ def _of_callers(config: Config) -> Iterator[str]:
     is_private = is_loopback(server.host)
     yield from _of_strangers(config)
     if server.public_url is None and server.host in EVERYWHERE:
-        yield f"server.public_url is not set, and {server.host} in the links of challenges leads nowhere"
+        yield f"server.public_url is not set, so links of challenges begin with {server.host} and lead nowhere"
     if config.auth is not None and server.tls is None and not is_private and not server.trusted_proxies:
-        yield "neither server.tls nor trusted_proxies is set: tokens travel in clear, unless a proxy sees to it"
+        yield "neither server.tls nor trusted_proxies is set: tokens are sent unencrypted, unless a proxy handles TLS"
     yield from _of_tokens_for_mcp(config)
     if server.cors is not None and ANY in server.cors.origins:
-        yield "server.cors.origins lets pages of every site call; list those that are meant"
+        yield "server.cors.origins lets the pages of every site call; list the origins that you mean"
 
 
 def _of_tokens_for_mcp(config: Config) -> Iterator[str]:
@@ -95,7 +95,7 @@ def _of_tokens_for_mcp(config: Config) -> Iterator[str]:
     for entry in config.auth.jwt or ():
         issuer = entry.authorization_server
         if issuer is not None and resource not in entry.audience:
-            yield f"auth.jwt: the audience of {issuer} lacks {resource}, for which callers of MCP ask for their tokens"
+            yield f"auth.jwt: the audience of {issuer} lacks {resource}, which MCP clients ask for in their tokens"
 
 
 def _of_state(config: Config) -> Iterator[str]:
@@ -104,7 +104,7 @@ def _of_state(config: Config) -> Iterator[str]:
         return
     yield from _of_keys(config)
     if state.insecure:
-        yield "state.insecure lets what is kept travel in clear, or lie in Redis as it is"
+        yield "state.insecure lets calls be sent to Redis, or stored there, unencrypted"
 
 
 def _of_backends(config: Config) -> Iterator[str]:
@@ -115,11 +115,11 @@ def _of_backends(config: Config) -> Iterator[str]:
         parts = [urlsplit(url) for url in backend.addresses]
         in_clear = [it.netloc for it in parts if it.scheme == "http" and not is_loopback(it.hostname or "")]
         if backend.auth is not None and in_clear:
-            yield f"backends.{name}.auth: the credential travels in clear to {', '.join(in_clear)}; use https"
+            yield f"backends.{name}.auth: the credential is sent unencrypted to {', '.join(in_clear)}; use https"
         if isinstance(backend, OpenApiBackendSettings) and backend.document_auth is not None:
             host = urlsplit(backend.document_url)
             if host.scheme == "http" and not is_loopback(host.hostname or ""):
-                yield f"backends.{name}.document_auth: the credential travels in clear to {host.netloc}; use https"
+                yield f"backends.{name}.document_auth: the credential is sent unencrypted to {host.netloc}; use https"
 
 
 def _of_routes(config: Config) -> Iterator[str]:
@@ -136,12 +136,12 @@ def _and(names: list[str]) -> str:
 
 def _of_route(config: Config, route: RouteSettings) -> Iterator[str]:
     if config.auth is None and route.scopes:
-        yield "nobody has its scopes under auth: none"
+        yield "with auth: none nobody has its scopes"
     if route.validate_output == "off":
-        yield "validate_output is off: values are not checked"
+        yield "validate_output is off: results are not checked"
     protocol = config.backends[route.backend].protocol
     if protocol == "openapi" and route.validate_output == "fail":
-        yield "validate_output is fail: calls that did what they should fail where the API breaks its own document"
+        yield "validate_output is fail: a successful call fails if its result does not fit the API's own document"
     for name, spoken in SPOKEN.items():
         if protocol not in spoken and getattr(route, name) != getattr(UNWRITTEN, name):
             yield f"{name} has no effect on tools of {protocol}, only on those of {_and(sorted(spoken))}"

@@ -24,12 +24,12 @@ from gateway.suggestions import suggestion
 COMMANDS = {
     "init": "ask a tool server what it speaks, and write a configuration for it",
     "serve": "run the gateway",
-    "check": "check a configuration, and with --live what is behind it",
+    "check": "check a configuration, and with --live everything it connects to",
     "tools": "list the tools of a running gateway",
     "call": "call a tool of a running gateway",
     "token": "make a bearer token for development",
     "hash-key": "make the hash of an API key",
-    "bridge": "serve an MCP server that speaks over standard input and output as HTTP",
+    "bridge": "serve an MCP server that uses standard input and output, over HTTP",
     "demo": "run demonstration tool servers behind a gateway, with curl lines to paste",
 }
 

@@ -38,7 +38,7 @@ def remarks_on(found: JsonObject) -> Iterator[Remark]:
     yield from _open_inputs(found["tools"])
     for tool in found["tools"]:
         if reason := tool["unchecked_output"]:
-            text = f"{tool['backend']}: values of {tool['id']} cannot be checked: {reason}"
+            text = f"{tool['backend']}: results of {tool['id']} cannot be checked: {reason}"
             yield Remark("output_unchecked", tool["backend"], text)
 
 
@@ -82,7 +82,7 @@ def _unused(routes: Sequence[JsonObject]) -> Iterator[Remark]:
     for route in routes:
         if route["takes"] != 0:
             continue
-        why = "earlier routes take all that it fits" if route["fits"] else "it fits no tool"
+        why = "earlier routes match all of its tools" if route["fits"] else "it matches no tool"
         does = "hides" if route["deny"] else "publishes"
         text = f"{route['backend']}: route {route['number']} ({route['tools']}) {does} nothing: {why}"
         yield Remark("route_unused", route["backend"], text)
@@ -97,11 +97,11 @@ def _descriptions(tools: Sequence[JsonObject]) -> Iterator[Remark]:
         elif len(tool["description"]) > LONG_DESCRIPTION:
             long[tool["backend"]].append(tool["id"])
     for name, ids in missing.items():
-        text = f"{name}: {count(len(ids), 'tool')} without a description, so that no model knows what for: {named(ids)}"
+        text = f"{name}: {count(len(ids), 'tool')} without a description, so models cannot know their use: {named(ids)}"
         yield Remark("description_missing", name, text)
     for name, ids in long.items():
         text = f"{name}: {count(len(ids), 'description')} of more than {LONG_DESCRIPTION} characters, "
-        yield Remark("description_long", name, f"{text}of which many models see the beginning only: {named(ids)}")
+        yield Remark("description_long", name, f"{text}of which many models see only the beginning: {named(ids)}")
 
 
 def _open_inputs(tools: Sequence[JsonObject]) -> Iterator[Remark]:
@@ -111,7 +111,7 @@ def _open_inputs(tools: Sequence[JsonObject]) -> Iterator[Remark]:
         if tool["takes_anything"]:
             found[tool["backend"]].append(tool["id"])
     for name, ids in found.items():
-        text = f"{name}: {count(len(ids), 'tool')} without a schema of the input, of which nothing is checked: "
+        text = f"{name}: {count(len(ids), 'tool')} without a schema of the input, so that arguments are not checked: "
         yield Remark("input_unchecked", name, text + named(ids))
 
 

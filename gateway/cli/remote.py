@@ -18,8 +18,10 @@ HOW_TO_LOG_IN = "Put a bearer token in TOOLGATE_TOKEN; `toolgate token -c FILE` 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options for the URL of the gateway and the token."""
     url, token = os.environ.get("TOOLGATE_URL") or DEFAULT_URL, os.environ.get("TOOLGATE_TOKEN")
-    parser.add_argument("--url", default=url, help="of the gateway; better in TOOLGATE_URL (now: %(default)s)")
-    parser.add_argument("--token", default=token, help="a bearer token; better in TOOLGATE_TOKEN, where nobody sees it")
+    parser.add_argument("--url", default=url, help="the URL of the gateway; better set TOOLGATE_URL (now: %(default)s)")
+    parser.add_argument(
+        "--token", default=token, help="a bearer token; better set TOOLGATE_TOKEN, which other users cannot see"
+    )
     parser.add_argument("--json", action="store_true", help="print the gateway's whole answer")
 
 

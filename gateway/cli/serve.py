@@ -23,7 +23,7 @@ from gateway.processes.supervisor import Supervisor
 from gateway.server import Addresses, ListenError, ServerError, main_loop
 from gateway.settings import Config
 
-DESCRIPTION = "Runs the gateway until SIGTERM or Ctrl-C, which let calls under way finish. SIGHUP reads FILE again."
+DESCRIPTION = "Runs the gateway until SIGTERM or Ctrl-C; running calls may finish then. On SIGHUP it reads FILE again."
 
 MAX_PORT = 65535
 
@@ -35,7 +35,7 @@ log = logging.getLogger("gateway.server")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     configuration.add_option(parser)
     for name, key in (("--port", "server.port"), ("--admin-port", "server.admin.port")):
-        parser.add_argument(name, type=_port, metavar="N", help=f"in place of {key}; 0 takes a free one")
+        parser.add_argument(name, type=_port, metavar="N", help=f"in place of {key}; 0 chooses a free port")
 
 
 def _port(text: str) -> int:

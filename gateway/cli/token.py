@@ -14,18 +14,24 @@ from gateway.cli import configuration
 from gateway.cli.output import OK, USAGE, CommandError, put, seconds
 from gateway.settings import AuthSettings, JwtSettings
 
-DESCRIPTION = "Prints a token that the gateway of a configuration accepts."
+DESCRIPTION = "Prints a bearer token that a gateway with this configuration accepts."
 
 DEFAULT_TTL_S = 15 * 60  # what OXP 1.0 recommends at most
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     configuration.add_option(parser)
-    parser.add_argument("--sub", default="developer", metavar="NAME", help="the caller it names (default: %(default)s)")
     parser.add_argument(
-        "--issuer", metavar="ISS", help="which entry of auth.jwt signs it (default: the first with a secret)"
+        "--sub", default="developer", metavar="NAME", help="the caller that the token names (default: %(default)s)"
     )
-    parser.add_argument("--scope", action="append", default=[], metavar="SCOPE", help="may be repeated")
+    parser.add_argument(
+        "--issuer",
+        metavar="ISS",
+        help="the issuer in auth.jwt whose secret signs the token (default: the first with a secret)",
+    )
+    parser.add_argument(
+        "--scope", action="append", default=[], metavar="SCOPE", help="a scope of the token; may be repeated"
+    )
     parser.add_argument("--ttl", type=seconds, default=DEFAULT_TTL_S, metavar="SECONDS", help="default: %(default)s")
 
 

@@ -10,7 +10,9 @@ from gateway.cli.remote import add_options, explained, gateway_of
 from gateway.client import Tool, Toolgate
 from gateway.client.answers import Catalogue, Reply, read
 
-DESCRIPTION = "Lists the tools you may use. Of each: its input, [optional] in brackets, and what else it needs."
+DESCRIPTION = (
+    "Lists the tools that you may use: the arguments of each ([optional] ones in brackets), and what else it needs."
+)
 
 add_arguments = add_options
 

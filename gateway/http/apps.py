@@ -135,7 +135,7 @@ def _metrics_for(token: str, scrape: Scrape) -> Route:
     async def show_metrics(request: HttpRequest) -> Response:
         scheme, _, given = dict(request.scope["headers"]).get(b"authorization", b"").partition(b" ")
         if not hmac.compare_digest(given, expected) or scheme.lower() != b"bearer":
-            error = GatewayError(ErrorCode.UNAUTHENTICATED, "The metrics take a token.", headers=(METRICS_REALM,))
+            error = GatewayError(ErrorCode.UNAUTHENTICATED, "The metrics need a token.", headers=(METRICS_REALM,))
             return _refusal(error, request_of(request.scope))
         return _metrics_answer(await scrape())
 

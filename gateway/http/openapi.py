@@ -40,7 +40,7 @@ class _Form(NamedTuple):
 
 
 FORMS = (
-    _Form("rfc", "the RFC", "RfcCall", "RfcResult", "RfcTools"),
+    _Form("rfc", "the OTC RFC", "RfcCall", "RfcResult", "RfcTools"),
     _Form("otc", "OTC 1.0", "OtcCall", "EnvelopedResult", "OtcTools"),
     _Form("oxp", "OXP 1.0, flat", "Call", "Result", "OxpTools"),
     _Form("oxp-env", "OXP 1.0, enveloped", "OxpEnvelopedCall", "EnvelopedResult", "OxpEnvelopedTools"),
@@ -67,21 +67,25 @@ CALL_HEADERS = COUNTED | NO_STORE | CALL_ID | CODE | {"Preference-Applied": _ref
 
 REFUSALS: Mapping[int, tuple[str, JsonObject]] = {
     400: (
-        "Not a call, not a tool, not a version there is; something is missing that the tool requires; the call_id was "
-        "used for another call; or the tool server is temporarily unavailable. The tool has not run for this request.",
+        "The request is not a valid call, the tool or its version does not exist, the tool needs something that is "
+        "missing, the call_id was used for another call, or the tool server is temporarily unavailable. The tool has "
+        "not run for this request.",
         RETRY_AFTER | CALL_HEADERS,  # it may be the tool server's, of a call that has its name then
     ),
-    401: ("No valid credential, or more than one.", {"WWW-Authenticate": _ref("WwwAuthenticate", "headers")}),
-    403: ("The caller may not use this tool, or not for that user.", {}),
-    404: ("There is no such path, or no such call of the caller's.", {}),
+    401: (
+        "The request has no valid credential, or more than one.",
+        {"WWW-Authenticate": _ref("WwwAuthenticate", "headers")},
+    ),
+    403: ("The caller may not use this tool, or may not call for that user.", {}),
+    404: ("The path does not exist, or the caller has no such call.", {}),
     405: ("The path does not have this method.", {"Allow": _ref("Allow", "headers")}),
     408: ("The request took too long to arrive.", {}),
     413: ("The body is too large.", {}),
     414: ("The path is too long.", {}),
     415: ("The body is not JSON.", {}),
-    422: ("The input does not satisfy the tool's schema.", CALL_HEADERS),
+    422: ("The input does not fit the tool's schema.", CALL_HEADERS),
     429: (
-        "Too many requests, too many calls that are not over or not forgotten, or no room to remember more.",
+        "The caller made too many requests, has too many running or stored calls, or there is no room for more.",
         RETRY_AFTER,
     ),
     431: ("The head is too large.", {}),
@@ -141,7 +145,7 @@ def document(version: str, public_url: str | None, credentials: Iterable[str] = 
 
 def _endpoints(at: str, name: str, spoken: str, forms: tuple[_Form, ...]) -> JsonObject:
     """The paths that speak these forms."""
-    health = "Whether the gateway takes calls" + (f", {spoken}" if at else "")
+    health = "Whether the gateway accepts calls" + (f", {spoken}" if at else "")
     examples = f"{spoken}, at the path of the examples"
     return {
         f"{at}/health": {"get": _health(f"{name}health", health)},
@@ -166,17 +170,17 @@ def _listing(name: str, spoken: str, forms: tuple[_Form, ...]) -> JsonObject:
     fields = CACHED | COUNTED | (OXP_VERSION if _is_versioned(forms) else {})
     body = _json_of(*(form.tools for form in forms))
     responses = {
-        "200": _answer("Every version of every tool, per tool ascending.", fields, body),
-        "304": _answer("The catalogue is the one the caller already has.", fields),
+        "200": _answer("Every version of every tool; the versions of a tool in ascending order.", fields, body),
+        "304": _answer("The list is the one that the caller already has.", fields),
     }
     parameters = [*_version_parameter(forms), _parameter("If-None-Match", "header", TEXT)]
-    summary = f"The tools the caller may use, {spoken}"
+    summary = f"The tools that the caller may use, {spoken}"
     return _operation(name, summary, responses, 401, 404, 413, 429, 503, parameters=parameters)
 
 
 def _calling(name: str, spoken: str, forms: tuple[_Form, ...]) -> JsonObject:
-    ended = "The tool ran, or may have run: its value, or its error with `success: false`."
-    runs = "The tool still runs, and the caller did not want to wait: `success` is false."
+    ended = "The tool ran, or may have run. The body has its value, or its error with `success: false`."
+    runs = "The tool is still running, and the caller did not want to wait. `success` is false."
     return _operation(
         name,
         f"Calls a tool, {spoken}",
@@ -193,31 +197,37 @@ def _ended(description: str, forms: tuple[_Form, ...] = FORMS) -> JsonObject:
 
 
 def _looking() -> JsonObject:
-    summary = "The result of a call of the caller's, in the dialect of that call"
-    responses = {"200": _ended("It is over: what any repetition of it gets."), "202": _ended("It still runs.")}
+    summary = "The result of one of the caller's calls, in the dialect of that call"
+    responses = {
+        "200": _ended("The call is over. A repeated call gets the same."),
+        "202": _ended("The call is still running."),
+    }
     return _operation("look_at_call", summary, responses, 401, 404, 429, parameters=[KEPT])
 
 
 def _cancelling() -> JsonObject:
-    summary = "Cancels a call of the caller's, and tells the tool server if that can be told"
-    responses = {"202": _ended("It is over, if it was not before. The tool may have run.")}
+    summary = "Cancels one of the caller's calls, and tells its tool server where the protocol allows that"
+    responses = {"202": _ended("The call is over now, or was over before. The tool may have run.")}
     return _operation("cancel_call", summary, responses, 401, 404, 429, parameters=[KEPT])
 
 
 def _health(name: str, summary: str) -> JsonObject:
     fields, body = OXP_VERSION | NO_STORE | REQUEST_ID, _json_of("Health")
     responses = {
-        "200": _answer("It does.", fields, body),
-        "503": _answer("Not yet, or no longer: it is starting or draining.", fields, body),
+        "200": _answer("It accepts calls.", fields, body),
+        "503": _answer("Not yet, or no longer: the gateway is starting or stopping.", fields, body),
     }
     return _operation(name, summary, responses, security=[])
 
 
 def _challenge() -> JsonObject:
-    said, fields = "The state; an unknown or expired token has failed.", OXP_VERSION | NO_STORE | COUNTED
+    said, fields = (
+        "The state of the authorization. For an unknown or expired token it is `failed`.",
+        OXP_VERSION | NO_STORE | COUNTED,
+    )
     return _operation(
         "check_challenge",
-        "How an authorization stands that a call asked for",
+        "The state of an authorization that a call asked for",
         {"200": _answer(said, fields, _json_of("ChallengeStatus"))},
         429,
         security=[],
@@ -247,7 +257,7 @@ def _parameter(name: str, place: str, schema: JsonObject) -> JsonObject:
 
 PREFER: JsonObject = TEXT | {"examples": ["respond-async", "wait=10", "respond-async, wait=2"]}
 KEPT_ID: JsonObject = TEXT | {
-    "description": "The Toolgate-Call-Id of its answer; or the caller's own call_id, if the call named no user but the "
-    "one that the credential names."
+    "description": "The Toolgate-Call-Id of the answer, or the caller's own call_id. The latter works if the "
+    "call named no other user than the credential."
 }
 KEPT = _parameter("call_id", "path", KEPT_ID)

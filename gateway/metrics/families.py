@@ -47,7 +47,7 @@ OTHER = "other"  # the label of everything that has no label of its own
 BACKEND = ("backend",)
 
 REQUESTS = Family(
-    "toolgate_requests_total", "Requests of callers and tool servers, answered.", ("dialect", "operation", "status")
+    "toolgate_requests_total", "Answered requests of callers and tool servers.", ("dialect", "operation", "status")
 )
 REQUEST_DURATION = Family(
     "toolgate_request_duration_seconds",
@@ -61,12 +61,12 @@ OVERHEAD = Family(
 )
 TOOL_CALLS = Family(
     "toolgate_tool_calls_total",
-    "Runs of a tool, and calls that were refused one, by how they ended.",
+    "Runs of tools, and refused calls, by how they ended.",
     ("backend", "protocol", "tool", "outcome"),
 )
 TOOL_DURATION = Family(
     "toolgate_tool_call_duration_seconds",
-    "How long tool servers were waited for.",
+    "How long the gateway waited for tool servers.",
     ("backend", "protocol"),
     "histogram",
     TOOL_S,
@@ -90,12 +90,12 @@ LAST_RELOAD = Family(
 
 IN_FLIGHT = Family(
     "toolgate_calls_in_flight",
-    "Calls that a tool server is asked right now, or handed over to one that answers later.",
+    "Calls that are running at a tool server, or being sent to one that answers later.",
     BACKEND,
     "gauge",
 )
 PENDING = Family(
-    "toolgate_pending_callbacks", "Calls taken by a tool server whose outcome is yet to come.", BACKEND, "gauge"
+    "toolgate_pending_callbacks", "Calls that a tool server has accepted and not yet answered.", BACKEND, "gauge"
 )
 BACKEND_UP = Family(
     "toolgate_backend_up", "Whether the last attempt to list the tools succeeded.", BACKEND, "gauge", merge="min"
@@ -112,7 +112,7 @@ REPLICA_UP = Family(
 )
 TOOLS_SHUT = Family(
     "toolgate_tools_shut",
-    "Tools that get no calls for now because they failed too often, at tool servers that do.",
+    "Tools that get no calls because they failed too often, while their tool server gets calls.",
     BACKEND,
     "gauge",
     merge="max",
@@ -122,7 +122,7 @@ CATALOGUE_AGE = Family(
     "toolgate_catalogue_age_seconds", "Age of the list of tools in use.", BACKEND, "gauge", merge="max"
 )
 STREAM_UP = Family(
-    "toolgate_rcrt_stream_up", "Whether the stream of events is open and heard.", BACKEND, "gauge", merge="min"
+    "toolgate_rcrt_stream_up", "Whether the stream of events is open and alive.", BACKEND, "gauge", merge="min"
 )
 ISSUER_UP = Family(
     "toolgate_issuer_up",
@@ -134,18 +134,20 @@ ISSUER_UP = Family(
 ISSUER_AGE = Family(
     "toolgate_issuer_keys_age_seconds", "Age of the keys of an issuer in use.", ("issuer",), "gauge", merge="max"
 )
-STATE_LOSSES = Family("toolgate_state_losses_total", "Times that Redis was found without what was remembered there.")
-STATE_UP = Family("toolgate_state_up", "Whether calls can be remembered.", (), "gauge", merge="min")
+STATE_LOSSES = Family(
+    "toolgate_state_losses_total", "Times that Redis was found without the calls that were stored there."
+)
+STATE_UP = Family("toolgate_state_up", "Whether calls can be stored.", (), "gauge", merge="min")
 BODY_MEMORY = Family(
     "toolgate_body_memory_bytes",
-    "What bodies and answers hold in memory, of the process that holds most.",
+    "Memory that bodies and answers hold, in the process that holds most.",
     (),
     "gauge",
     merge="max",
 )
 BODY_MEMORY_LIMIT = Family(
     "toolgate_body_memory_limit_bytes",
-    "What they may hold in each process, server.max_memory_bodies.",
+    "Memory that bodies and answers may hold in each process (server.max_memory_bodies).",
     (),
     "gauge",
     merge="min",
@@ -153,11 +155,9 @@ BODY_MEMORY_LIMIT = Family(
 LISTENERS = Family(
     "toolgate_listeners", "Open streams on which callers hear that their tools have changed.", (), "gauge"
 )
-STATE_BYTES = Family(
-    "toolgate_state_bytes", "Memory that is taken where calls are remembered.", (), "gauge", merge="max"
-)
+STATE_BYTES = Family("toolgate_state_bytes", "Memory that stored calls take.", (), "gauge", merge="max")
 STATE_MAX_BYTES = Family(
-    "toolgate_state_max_bytes", "Memory that may be taken there; absent without a limit.", (), "gauge", merge="max"
+    "toolgate_state_max_bytes", "Memory that stored calls may take; absent without a limit.", (), "gauge", merge="max"
 )
 BUILD = Family("toolgate_build_info", "The version that runs.", ("version",), "gauge", merge="max")
 

@@ -86,12 +86,14 @@ class Reloader:
         except ConfigError as exc:
             for problem in exc.problems:
                 log.warning("the configuration has a problem", extra={"problem": problem})
-            log.warning("the configuration is not used; the last good one is", extra={"file": str(self._path)})
+            log.warning(
+                "the configuration is not used; the last good one stays in use", extra={"file": str(self._path)}
+            )
         except ServerError as exc:
             reason = {"reason": str(exc)}
-            log.warning("the configuration could not be put to use; the last good one is", extra=reason)
+            log.warning("the configuration could not be applied; the last good one stays in use", extra=reason)
         except Exception:  # whatever a new configuration breaks, the old one goes on
-            log.exception("the configuration could not be put to use; the last good one is")
+            log.exception("the configuration could not be applied; the last good one stays in use")
         else:
             self.uses(read)
             log.info("the configuration was read again", extra={"file": str(self._path)})

@@ -236,7 +236,7 @@ class WorkerSlot:
         try:
             could = await self._order(config, APPLY_S)
         except TimeoutError:
-            log.warning("a worker does not say whether it has put the configuration to use", extra=self._who())
+            log.warning("a worker does not say whether it has applied the configuration", extra=self._who())
             return False
         if not could:
             self._config = before
@@ -253,7 +253,7 @@ class WorkerSlot:
     def replace(self) -> None:
         """Has the worker drain and end, so that another one starts with the current configuration."""
         if not self._stop.asked.is_set():
-            log.warning("a worker that cannot go by the configuration is replaced", extra=self._who())
+            log.warning("a worker that cannot use the configuration is replaced", extra=self._who())
             self.ready.clear()
             renew(self._sockets)  # until then, new callers go to the other workers
             self.terminate()

@@ -140,7 +140,7 @@ class Worker:
         try:
             await self.serving.apply(config)
         except Exception:  # whatever a new configuration breaks, the old one goes on
-            log.exception("a worker could not put the configuration to use")
+            log.exception("a worker could not apply the configuration")
             return False
         return True
 

@@ -37,20 +37,24 @@ class Config(Section):
     }
     server: ServerSettings = setting({}, "The listeners and their limits.")
     auth: Annotated[AuthSettings | None, OrWord("none")] = setting(
-        ..., "How callers prove who they are; the word none lets everybody in."
+        ..., "How callers prove who they are. The word `none` admits everybody."
     )
-    state: StateSettings | None = setting(None, "How what the gateway remembers is protected.")
+    state: StateSettings | None = setting(
+        None,
+        "Where calls are stored, for how long, and how that is protected. By default, this process keeps them in "
+        "memory.",
+    )
     backends: Annotated[Mapping[str, AnyBackend], ByName(NAME)] = setting({}, "The tool servers, by name.")
     routes: Annotated[tuple[RouteSettings, ...], Items(routes_never_reached)] = setting([], "The published tools.")
     rate_limits: Annotated[tuple[RateLimitSettings, ...], Items(limits_that_clash)] = setting([], "Limits on requests.")
     limits_on_failure: Choice[OnFailure] = setting(
         "local",
-        "How requests are counted while Redis is away: by each process itself, or not at all, in which case those "
-        "that a shared limit would count are refused, or allowed.",
+        "How requests are counted while Redis cannot be reached. `local`: each process counts by itself. "
+        "Otherwise requests that a shared limit would count are refused (`refuse`) or let through (`allow`).",
     )
     reload: ReloadSettings = setting({}, "When this file is read again.")
-    metrics: MetricsSettings = setting({}, "What is counted, and who sees it.")
-    logging: LoggingSettings = setting({}, "What is logged, and how.")
+    metrics: MetricsSettings = setting({}, "What is counted, and who may see it.")
+    logging: LoggingSettings = setting({}, "What is logged, and in which form.")
     mcp: McpSettings = setting({}, "The endpoint for callers that speak MCP.")
     errors: ErrorSettings = setting({}, "How refusals are reported to callers.")
 

@@ -64,35 +64,56 @@ KeyHash = Annotated[
 
 
 class JwtSettings(Section):
-    """One issuer of tokens: a secret shared with it, or where its public keys are."""
+    """One issuer of tokens, with a secret that it shares with the gateway, or with the place of its public keys."""
 
     issuer: AnyText | None = setting(
-        None, "The `iss` of its tokens; one entry with a secret may do without and takes tokens of any other issuer."
+        None,
+        "The `iss` of its tokens. One entry with a secret may leave it out; it then accepts the tokens of any "
+        "issuer that has no entry of its own.",
     )
-    secret: SharedSecret | None = setting(None, "The shared secret for HS256, at least 32 bytes.")
-    jwks_url: AuthorizationUrl | None = setting(None, "Where it publishes its keys as a JWK set.")
-    discovery: Flag = setting(False, "Whether it says where its keys are: OpenID Connect Discovery, below its own URL.")
-    public_key: PublicKey | None = setting(None, "Its public key in PEM form.")
+    secret: SharedSecret | None = setting(None, "The shared secret for HS256, of at least 32 bytes.")
+    jwks_url: AuthorizationUrl | None = setting(None, "The URL where the issuer publishes its keys as a JWK set.")
+    discovery: Flag = setting(
+        False,
+        "Whether the gateway asks the issuer where its keys are (OpenID Connect Discovery, below the URL in `issuer`).",
+    )
+    public_key: PublicKey | None = setting(None, "The public key of the issuer, in PEM.")
     algorithms: ListOf[Choice[SigningAlgorithm]] = setting(
-        [], "What it signs with, and nothing else is accepted; with a secret always HS256, otherwise to be written out."
+        [],
+        "The algorithms that the issuer signs with; no other is accepted. Required, except with a secret: then it "
+        "is HS256.",
     )
     audience: ListOf[AnyText] = setting(
-        [], "A token must name one of these. With a secret it may also have no `aud`, and must if the list is empty."
+        [],
+        "A token must be for one of these (`aud`). With a secret, a token may also have no `aud`; if this list is "
+        "empty, it must have none.",
     )
-    require: ListOf[Choice[RegisteredClaim]] = setting(["exp", "sub"], "Claims a token must have; exp and sub always.")
-    scope_claim: AnyText = setting("scope", "The claim that lists what the caller may use; dots lead into objects.")
+    require: ListOf[Choice[RegisteredClaim]] = setting(
+        ["exp", "sub"], "The claims that a token must have; `exp` and `sub` are always among them."
+    )
+    scope_claim: AnyText = setting(
+        "scope", "The claim that lists the caller's scopes. A dot leads to a member of an object."
+    )
     user_id_claim: AnyText | None = setting(
         None,
-        "The claim that says which user calls; a token must have it, a call must name no other user, and what it says "
-        "in `user_info` is not passed on.",
+        "The claim that names the user. Each token must have it, and a call that names another user is refused. "
+        "`user_info` of calls is then not passed on.",
     )
-    leeway_s: Annotated[float, Duration("0s", "5m")] = setting("30s", "By how much clocks may differ.")
-    max_lifetime_s: Annotated[float, Duration("1s", "365d")] | None = setting(None, "How far ahead a token may end.")
-    jwks_refresh_s: Annotated[float, Duration("1s", "7d")] = setting("5m", "How often its keys are fetched again.")
+    leeway_s: Annotated[float, Duration("0s", "5m")] = setting(
+        "30s", "By how much the issuer's clock and the gateway's may differ."
+    )
+    max_lifetime_s: Annotated[float, Duration("1s", "365d")] | None = setting(
+        None, "How far in the future a token may expire."
+    )
+    jwks_refresh_s: Annotated[float, Duration("1s", "7d")] = setting(
+        "5m", "How often the issuer's keys are fetched again."
+    )
     jwks_cooldown_s: Annotated[float, Duration("1s", "1d")] = setting(
-        "30s", "How often they are fetched at most for tokens with a key that is not known, and after a failure."
+        "30s", "The shortest time between two fetches because of a token with an unknown key, and after a failed fetch."
     )
-    tls: TlsSettings | None = setting(None, "Certificates for fetching its keys; left out, those the system trusts.")
+    tls: TlsSettings | None = setting(
+        None, "Certificates for fetching the keys. By default, the authorities that the system trusts."
+    )
 
     @property
     def authorization_server(self) -> str | None:
@@ -147,13 +168,13 @@ def issuers_that_clash(entries: Sequence[JwtSettings | None]) -> Iterator[tuple[
 
 
 class ApiKeySettings(Section):
-    """One key that is accepted in the header `OXP-API-Key` or `OTC-API-Key`, or as a bearer token."""
+    """One API key. Callers send it in the header `OXP-API-Key` or `OTC-API-Key`, or as a bearer token."""
 
     id: Annotated[str, Text("[A-Za-z0-9][A-Za-z0-9._-]{0,63}", "must be letters, digits, and . _ -, at most 64")] = (
-        setting(..., "Whose it is; two keys may share an id, so that one can replace the other.")
+        setting(..., "The owner of the key. Two keys may have the same id, so that one can replace the other.")
     )
-    hash: KeyHash = setting(..., "What toolgate hash-key prints for it.")
-    scopes: ListOf[AnyText] = setting([], "What its owner may use.")
+    hash: KeyHash = setting(..., "The hash that `toolgate hash-key` prints for the key.")
+    scopes: ListOf[AnyText] = setting([], "The scopes of the key's owner.")
 
 
 def keys_that_clash(entries: Sequence[ApiKeySettings | None]) -> Iterator[tuple[int, str]]:
@@ -163,13 +184,13 @@ def keys_that_clash(entries: Sequence[ApiKeySettings | None]) -> Iterator[tuple[
 
 
 class AuthSettings(Section):
-    """How callers prove who they are: with tokens, with API keys, or some with one and some with the other."""
+    """How callers prove who they are: with tokens, with API keys, or with either."""
 
     jwt: Annotated[tuple[JwtSettings, ...], Items(issuers_that_clash, at_least=1)] | None = setting(
-        None, "Issuers of tokens that are accepted."
+        None, "The issuers whose tokens are accepted."
     )
     api_keys: Annotated[tuple[ApiKeySettings, ...], Items(keys_that_clash, at_least=1)] | None = setting(
-        None, "API keys that are accepted."
+        None, "The API keys that are accepted."
     )
 
     @property

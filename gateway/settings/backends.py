@@ -25,27 +25,27 @@ PRINCIPAL = "principal"  # as `subject`: stands for the caller
 class BearerAuthSettings(Section):
     """A fixed token in `Authorization: Bearer`."""
 
-    bearer: Annotated[SecretStr, Secret(header=True)] = setting(..., "The token the tool server expects.")
+    bearer: Annotated[SecretStr, Secret(header=True)] = setting(..., "The token that the tool server expects.")
 
 
 class ApiKeyAuthSettings(Section):
-    """A fixed key in the header the protocol has for it."""
+    """A fixed key in the header that the protocol defines for it."""
 
-    api_key: Annotated[SecretStr, Secret(header=True)] = setting(..., "The key the tool server expects.")
+    api_key: Annotated[SecretStr, Secret(header=True)] = setting(..., "The key that the tool server expects.")
 
 
 class SigningSettings(Section):
-    """Short-lived tokens the gateway signs with HS256 for each call."""
+    """Short-lived tokens that the gateway makes for each call and signs with HS256."""
 
     secret: Annotated[SecretStr, Secret(bytes_=32)] = setting(..., "The secret shared with the tool server.")
     issuer: AnyText = setting("toolgate", "The `iss` of the tokens.")
     audience: AnyText | None = setting(None, "The `aud` of the tokens.")
-    subject: AnyText = setting(PRINCIPAL, "The `sub` of the tokens; the word principal stands for the caller.")
-    ttl_s: Annotated[float, Duration("1s", "15m")] = setting("60s", "How long a token is good for.")
+    subject: AnyText = setting(PRINCIPAL, "The `sub` of the tokens. The word `principal` stands for the caller.")
+    ttl_s: Annotated[float, Duration("1s", "15m")] = setting("60s", "How long a token is valid.")
 
 
 class JwtAuthSettings(Section):
-    """A token in `Authorization: Bearer`, made for each call."""
+    """A token in `Authorization: Bearer`, which the gateway makes for each call."""
 
     jwt: SigningSettings = setting(..., "What the token says and how it is signed.")
 
@@ -54,87 +54,107 @@ class ClientCredentialsSettings(Section):
     """Tokens that an authorization server issues to the gateway itself (OAuth 2.0 client credentials)."""
 
     token_url: AuthorizationUrl = setting(..., "The token endpoint of the authorization server.")
-    client_id: AnyText = setting(..., "Who the gateway is there.")
-    client_secret: Annotated[SecretStr, Secret()] = setting(..., "How it proves that.")
+    client_id: AnyText = setting(..., "The id that the gateway has at the authorization server.")
+    client_secret: Annotated[SecretStr, Secret()] = setting(..., "The secret that belongs to this id.")
     client_auth: Choice[ClientAuth] = setting(
-        "basic", "Where id and secret stand: in the header of HTTP's basic authentication, or in the body."
+        "basic",
+        "Where id and secret are sent: in the header, as HTTP basic authentication (`basic`), or in the body (`body`).",
     )
     scope: AnyText | None = setting(None, "The scopes to ask for, separated by spaces.")
-    resource: AnyText | None = setting(None, "What the tokens are for, mostly the URL of the tool server (RFC 8707).")
+    resource: AnyText | None = setting(
+        None, "The resource that the tokens are for (RFC 8707), usually the URL of the tool server."
+    )
 
 
 class OAuthAuthSettings(Section):
-    """A token in `Authorization: Bearer`, fetched from an authorization server and renewed in time."""
+    """A token in `Authorization: Bearer`, which the gateway fetches from an authorization server and renews in time."""
 
-    oauth: ClientCredentialsSettings = setting(..., "Who issues the tokens, and to whom.")
+    oauth: ClientCredentialsSettings = setting(..., "Where tokens are fetched, and with which credential.")
 
 
 class OwnHeaderSettings(Section):
-    """A header of the tool server's own choice."""
+    """A header that the tool server defines."""
 
     name: Annotated[str, Text("[A-Za-z0-9][A-Za-z0-9._-]{0,255}", "must be the name of one header")] = setting(
         ..., "The name of the header."
     )
-    value: Annotated[SecretStr, Secret(header=True)] = setting(..., "What the tool server expects in it.")
+    value: Annotated[SecretStr, Secret(header=True)] = setting(..., "The value that the tool server expects in it.")
 
 
 class HeaderAuthSettings(Section):
-    """A fixed key in a header that the tool server names."""
+    """A fixed key in a header that the tool server defines."""
 
-    header: OwnHeaderSettings = setting(..., "The header and the key.")
+    header: OwnHeaderSettings = setting(..., "The header and the key in it.")
 
 
 BackendAuthSettings = BearerAuthSettings | ApiKeyAuthSettings | JwtAuthSettings | OAuthAuthSettings | HeaderAuthSettings
 
 
 class DiscoverySettings(Section):
-    """How the gateway asks a tool server for its tools."""
+    """How the gateway fetches the list of a tool server's tools."""
 
-    refresh_s: Annotated[float, Duration("1s", "1d")] = setting("60s", "How long a list of tools is good for.")
+    refresh_s: Annotated[float, Duration("1s", "1d")] = setting("60s", "How often the list of tools is fetched.")
     max_tools: Annotated[int, Integer(1, 1_000_000)] = setting(20000, "How many tools one tool server may offer.")
     max_schema_bytes: Annotated[int, Size("1KiB", "16MiB")] = setting(
-        "256KiB", "The largest schema of one tool, and as much for all else it says; a larger one is left out."
+        "256KiB",
+        "The largest schema of one tool, and the largest size of everything else that is said of it. A larger "
+        "tool is left out.",
     )
 
 
 class BreakerSettings(Section):
-    """When a tool server, or one of its tools, gets no more calls for a while."""
+    """When calls of a tool server, or of one of its tools, are refused for a while."""
 
     failures: Annotated[int, Integer(0, 1_000_000)] = setting(
         5,
-        "After how many failures in a row, of a replica: no connection, broken off, status 502, 503 or 504; of a "
-        "tool: any other 5xx, no answer in time, a broken answer; 0: never.",
+        "The number of failures in a row after which calls are refused; 0 means never. For a replica, failures "
+        "are failed and broken connections and the statuses 502, 503 and 504. For a tool, they are any other 5xx, "
+        "no answer in time, and unusable answers.",
     )
     open_for_s: Annotated[float, Duration("10ms", "1h")] = setting(
-        "10s", "For how long, about; then one call tries, and decides for the others."
+        "10s", "For about how long calls are refused. After that one call is a trial, and its outcome decides."
     )
 
 
 class BackendSettings(Section):
     """What every backend has, whatever it speaks."""
 
-    protocol: AnyText = setting(..., "What the tool server speaks.")
-    connect_timeout_s: Annotated[float, Duration("10ms", "5m")] = setting("2s", "How long connecting may take.")
+    protocol: AnyText = setting(..., "The protocol that the tool server speaks.")
+    connect_timeout_s: Annotated[float, Duration("10ms", "5m")] = setting(
+        "2s", "How long opening a connection may take."
+    )
     timeout_s: Annotated[float, Duration("10ms", "1h")] = setting(
         "30s", "How long a call may take, from its admission to its answer."
     )
     max_concurrency: Annotated[int, Integer(1, 100_000)] = setting(
-        256, "How many calls one process has the tool server run at once, or with callback and rcrt take at once."
+        256,
+        "How many calls one process may have running at the tool server. For `callback` and `rcrt`: how many it "
+        "may be sending at once.",
     )
-    max_queue: Annotated[int, Integer(0, 1_000_000)] = setting(1024, "How many more may wait; others are refused.")
+    max_queue: Annotated[int, Integer(0, 1_000_000)] = setting(
+        1024, "How many further calls may wait. Any beyond them is refused."
+    )
     queue_timeout_s: Annotated[float, Duration("1ms", "1h")] = setting(
-        "10s", "How long a call may wait for its turn, which is part of its timeout; then it is refused."
+        "10s", "How long a call may wait before it is sent. Then it is refused. The time counts towards its timeout."
     )
-    breaker: BreakerSettings = setting({}, "When the tool server, or one of its tools, gets no more calls for a while.")
-    max_response_bytes: Annotated[int, Size("1KiB", "1GiB")] = setting("8MiB", "The largest answer of the tool server.")
+    breaker: BreakerSettings = setting(
+        {}, "When calls of the tool server, or of one of its tools, are refused for a while."
+    )
+    max_response_bytes: Annotated[int, Size("1KiB", "1GiB")] = setting(
+        "8MiB", "The largest answer that is accepted from the tool server."
+    )
     auth: Annotated[BackendAuthSettings, ByOnlyKey()] | None = setting(
         None, "How the gateway proves to the tool server who it is."
     )
-    tls: TlsSettings | None = setting(None, "Certificates for https; left out, those the system trusts.")
-    forward_headers: ListOf[HeaderName] = setting([], "Headers of the caller to pass on; never its credentials.")
-    discovery: DiscoverySettings = setting({}, "How the gateway asks for the tools.")
+    tls: TlsSettings | None = setting(
+        None, "Certificates for https. By default, the authorities that the system trusts."
+    )
+    forward_headers: ListOf[HeaderName] = setting(
+        [], "Headers of the caller that are passed on. Its credentials never are."
+    )
+    discovery: DiscoverySettings = setting({}, "How the gateway fetches the list of tools.")
     toolkit: Annotated[str, Text("[A-Za-z0-9_]{1,64}", "must be letters, digits and _, at most 64")] | None = setting(
-        None, "The toolkit of tools whose ids name none; left out, the name of the backend."
+        None, "The toolkit of tools whose ids have none. By default, the name of the backend."
     )
 
     @property
@@ -157,9 +177,11 @@ def too_many_replicas(urls: Sequence[str | None]) -> Iterator[tuple[int, str]]:
 class ReplicatedBackendSettings(BackendSettings):
     """A tool server of which there may be several replicas."""
 
-    url: BaseUrl | None = setting(None, "Where the tool server is; a path is put before every path of the protocol.")
+    url: BaseUrl | None = setting(
+        None, "The URL of the tool server. A path in it is put before every path of the protocol."
+    )
     urls: Annotated[tuple[BaseUrl, ...], Items(too_many_replicas, at_least=1)] | None = setting(
-        None, "In place of url: where all replicas of the tool server are."
+        None, "The URLs of all replicas of the tool server, in place of `url`."
     )
 
     @property
@@ -175,47 +197,62 @@ class ReplicatedBackendSettings(BackendSettings):
 class HttpBackendSettings(ReplicatedBackendSettings):
     """A tool server of a protocol that has several forms."""
 
-    dialect: AnyText = setting("auto", "The form of the protocol; auto learns it from the list of tools.")
+    dialect: AnyText = setting("auto", "The form of the protocol. `auto` recognises it from the list of tools.")
 
 
 class OtcBackendSettings(HttpBackendSettings):
-    """A tool server that speaks Open Tool Calling, in any of its forms."""
+    """A tool server that speaks OTC (Open Tool Calling) in any of its forms."""
 
     protocol: Choice[Literal["otc"]] = setting(..., "Open Tool Calling.")
-    dialect: Choice[OtcDialect] = setting("auto", "The form of the protocol; auto learns it from the list of tools.")
+    dialect: Choice[OtcDialect] = setting(
+        "auto", "The form of the protocol. `auto` recognises it from the list of tools."
+    )
 
 
 class OxpBackendSettings(HttpBackendSettings):
-    """A tool server that speaks OXP, flat or enveloped."""
+    """A tool server that speaks OXP (Open eXecution Protocol), flat or enveloped."""
 
-    protocol: Choice[Literal["oxp"]] = setting(..., "Open Execution Protocol.")
-    dialect: Choice[OxpDialect] = setting("auto", "The form of the protocol; auto learns it from the list of tools.")
+    protocol: Choice[Literal["oxp"]] = setting(..., "Open eXecution Protocol.")
+    dialect: Choice[OxpDialect] = setting(
+        "auto", "The form of the protocol. `auto` recognises it from the list of tools."
+    )
 
 
 class McpBackendSettings(ReplicatedBackendSettings):
-    """A tool server that speaks MCP over streamable HTTP."""
+    """A tool server that speaks MCP (Model Context Protocol) over streamable HTTP."""
 
     protocol: Choice[Literal["mcp"]] = setting(..., "Model Context Protocol.")
     # It has no header for keys.
     auth: (
         Annotated[BearerAuthSettings | HeaderAuthSettings | JwtAuthSettings | OAuthAuthSettings, ByOnlyKey()] | None
     ) = setting(None, "How the gateway proves to the tool server who it is.")
-    url: EndpointUrl | None = setting(None, "Where it is spoken, with its path: nothing is put behind it.")
+    url: EndpointUrl | None = setting(None, "The whole URL of the MCP server, with its path.")
     urls: Annotated[tuple[EndpointUrl, ...], Items(too_many_replicas, at_least=1)] | None = setting(
-        None, "In place of url: where all replicas of the tool server are."
+        None, "The URLs of all replicas of the MCP server, in place of `url`."
     )
-    era: Choice[McpEra] = setting("auto", "Whether it begins with initialize (legacy, to 2025-11-25) or not (modern).")
+    era: Choice[McpEra] = setting(
+        "auto",
+        "Whether the server has sessions that begin with `initialize` (`legacy`, revisions up to 2025-11-25) or "
+        "not (`modern`). `auto` asks the server.",
+    )
     sessions: Choice[McpSessions] = setting(
-        "principal", "Whose a session of a legacy server is: each caller has its own, or all share one."
+        "principal",
+        "Who shares a session of a legacy server: each caller has its own (`principal`), or all callers share one "
+        "(`shared`).",
     )
-    json_text: Flag = setting(False, "Whether a single text that is a JSON object or array is read as that value.")
+    json_text: Flag = setting(
+        False, "Whether a result of one text that is a JSON object or array becomes that object or array."
+    )
     trust_meta: Flag = setting(
         False,
-        "Whether it is believed what it says beyond MCP, as another Toolgate: ids and requirements of tools, what may "
-        "be retried, and when.",
+        "Whether the server is another Toolgate that may say more than MCP has words for: ids and requirements of "
+        "tools, and what may be repeated and when. It also gets the user, and the tokens and secrets that its "
+        "tools need.",
     )
     trust_annotations: Flag = setting(
-        False, "Whether tools it calls read-only or idempotent may run twice for one call, as routes can allow."
+        False,
+        "Whether tools that the server calls read-only or idempotent may run twice for one call, as with "
+        "`idempotent` of a route.",
     )
 
     def problems(self) -> Iterator[tuple[str, str]]:
@@ -231,7 +268,7 @@ class McpBackendSettings(ReplicatedBackendSettings):
 class SingleBackendSettings(BackendSettings):
     """A tool server at one URL: replicas, if it has any, are its own business."""
 
-    url: BaseUrl = setting(..., "Where the tool server is; a path is put before every path of the protocol.")
+    url: BaseUrl = setting(..., "The URL of the tool server. A path in it is put before every path of the protocol.")
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -239,10 +276,12 @@ class SingleBackendSettings(BackendSettings):
 
 
 class CallbackBackendSettings(ReplicatedBackendSettings):
-    """A tool server that takes a call at once and calls back with its result."""
+    """A tool server that accepts a call at once and sends the result later to a URL of the gateway."""
 
-    protocol: Choice[Literal["callback"]] = setting(..., "Callback invocation (RAP).")
-    allowed_origins: ListOf[OriginUrl] = setting([], "Other origins it may refer to, which get the same credentials.")
+    protocol: Choice[Literal["callback"]] = setting(..., "Callbacks, as in RAP (Reactive Agent Protocol).")
+    allowed_origins: ListOf[OriginUrl] = setting(
+        [], "Further origins to which URLs of the tool server may lead. They get the same credentials."
+    )
     # The protocol has no header for keys.
     auth: Annotated[BearerAuthSettings | JwtAuthSettings, ByOnlyKey()] | None = setting(
         None, "How the gateway proves to the tool server who it is."
@@ -255,21 +294,23 @@ class CallbackBackendSettings(ReplicatedBackendSettings):
 
 
 class RcrtBackendSettings(SingleBackendSettings):
-    """A server of breadcrumbs with a workspace whose runner answers some of them with others."""
+    """A server of RCRT (Right Context, Right Time), where tools answer breadcrumbs with breadcrumbs."""
 
-    protocol: Choice[Literal["rcrt"]] = setting(..., "RCRT breadcrumbs.")
-    owner_id: Uuid = setting(..., "The tenant of the workspace; the server must know it.")
-    agent_id: Uuid = setting(..., "Who the gateway is there; no agent of its own may have this id.")
+    protocol: Choice[Literal["rcrt"]] = setting(..., "Breadcrumbs (RCRT).")
+    owner_id: Uuid = setting(..., "The tenant of the workspace: OWNER_ID of the server.")
+    agent_id: Uuid = setting(..., "The id of the gateway as an agent. No agent of the server may have it.")
     workspace: Annotated[str, Text("[!-~]{1,256}", "must be 1 to 256 characters without spaces")] = setting(
         "workspace:tools", "The tag of the workspace."
     )
     request_schema: Choice[RequestSchema] = setting(
-        "tool_request", "What asks for a call: tool.request.v1, or agent.response.v1 where the server expands it."
+        "tool_request",
+        "The kind of breadcrumb that requests a call: `tool.request.v1`, or `agent.response.v1` for servers that "
+        "turn it into requests.",
     )
-    return_to_llm: Flag = setting(True, "What requests say about where their results go.")
-    cleanup: Flag = setting(False, "Whether requests and responses are deleted once they are read.")
+    return_to_llm: Flag = setting(True, "The value of `return_to_llm` in requests.")
+    cleanup: Flag = setting(False, "Whether requests and responses are deleted after they were read.")
     auth: Annotated[BearerAuthSettings, ByOnlyKey()] | None = setting(
-        None, "A token for the server; left out, the gateway has its own endpoint issue them."
+        None, "A token for the server. By default, the gateway takes tokens that the server itself issues."
     )
 
     def problems(self) -> Iterator[tuple[str, str]]:

@@ -101,18 +101,24 @@ def _texts(node: yamlnode.Node, name: str) -> list[str]:
 
 
 class RateLimitSettings(Section):
-    """One limit. Requests of the same key share it; a request that any limit refuses is not counted by the others."""
+    """One limit, shared by requests with the same key. What one limit refuses is not counted by the others."""
 
-    name: Annotated[str, NAME] = setting(..., "What callers, metrics and logs see of it.")
-    key: Annotated[tuple[LimitPart, ...], LIMIT_KEY] = setting(..., "What is counted apart.")
-    rate: Annotated[Rate, RATE] = setting(..., "How many requests on average, such as 50/s, 30/m, 1000/h or 5000/d.")
-    burst: Annotated[int, Integer(1, MAX_BURST)] | None = setting(None, "How many at once; left out, the rate's count.")
+    name: Annotated[str, NAME] = setting(..., "The name of the limit, in answers, metrics and logs.")
+    key: Annotated[tuple[LimitPart, ...], LIMIT_KEY] = setting(
+        ..., "What has a count of its own: each caller, each IP address, each tool, each route, or each combination."
+    )
+    rate: Annotated[Rate, RATE] = setting(
+        ..., "The number of requests on average, such as 50/s, 30/m, 1000/h or 5000/d."
+    )
+    burst: Annotated[int, Integer(1, MAX_BURST)] | None = setting(
+        None, "The number of requests at once. By default, the number in `rate`."
+    )
     operations: Annotated[tuple[Choice[LimitOperation], ...], Items(at_least=1)] = setting(
         ["call", "list"],
-        "What counts: calls, lists of tools, polls for results, or credentials that were not accepted.",
+        "What counts: calls, lists of tools, polls for results, or credentials that were refused.",
     )
-    tools: ListOf[PublishedTools] = setting([], "Patterns of the tools whose calls count; empty, all of them.")
-    backends: ListOf[BackendName] = setting([], "The backends whose calls count; empty, all of them.")
+    tools: ListOf[PublishedTools] = setting([], "Patterns of the tools whose calls count. If empty, all calls count.")
+    backends: ListOf[BackendName] = setting([], "The backends whose calls count. If empty, all calls count.")
 
     @property
     def at_once(self) -> int:

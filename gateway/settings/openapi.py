@@ -46,13 +46,13 @@ KeyForm = Literal["quoted", "bare"]
 
 
 class MatchSettings(Section):
-    """Operations of which all that is said here holds."""
+    """One entry matches the operations to which all of its keys apply."""
 
-    operation: Glob | None = setting(None, "A pattern of operationIds; * and ? stand for anything.")
-    tag: AnyText | None = setting(None, "A tag they have.")
-    path: Glob | None = setting(None, "A pattern of paths as the document has them; * and ? stand for anything.")
-    method: Method | None = setting(None, "Their method.")
-    deprecated: Flag | None = setting(None, "Whether they are deprecated.")
+    operation: Glob | None = setting(None, "A pattern of operationIds; * and ? match anything.")
+    tag: AnyText | None = setting(None, "A tag of the operation.")
+    path: Glob | None = setting(None, "A pattern of paths as the document writes them; * and ? match anything.")
+    method: Method | None = setting(None, "The method of the operation.")
+    deprecated: Flag | None = setting(None, "Whether the operation is deprecated.")
 
     def problems(self) -> Iterator[tuple[str, str]]:
         if not self.model_fields_set:
@@ -65,13 +65,18 @@ class OperationsSettings(Section):
     """Which operations become tools."""
 
     methods: Annotated[tuple[MethodOrAll, ...], Items(at_least=1)] = setting(
-        ["GET", "QUERY"], "Methods of operations that may become tools. `all`: all but HEAD and OPTIONS."
+        ["GET", "QUERY"],
+        "The methods whose operations may become tools. `all` means every method except HEAD and OPTIONS.",
     )
-    include: ListOf[MatchSettings] = setting([], "Which of them do; left out, all.")
-    exclude: ListOf[MatchSettings] = setting([], "Which of those do not.")
-    include_deprecated: Flag = setting(False, "Whether deprecated ones do.")
+    include: ListOf[MatchSettings] = setting(
+        [], "Which of these operations become tools: those that match any entry. By default, all."
+    )
+    exclude: ListOf[MatchSettings] = setting([], "Which of the included operations do not become tools.")
+    include_deprecated: Flag = setting(False, "Whether deprecated operations become tools.")
     max_tools: Annotated[int, Integer(1, 20_000)] = setting(
-        200, "How many there may be; with more none is published, since no model can choose among them.", alias="max"
+        200,
+        "The largest number of tools. If there are more, none is published, since no model could choose among them.",
+        alias="max",
     )
 
     def problems(self) -> Iterator[tuple[str, str]]:
@@ -88,27 +93,35 @@ def allows(methods: Sequence[str], method: str) -> bool:
 
 
 class ToolSettings(Section):
-    """What is different about one operation."""
+    """Changes to one operation."""
 
     name: ToolName | None = setting(
-        None, "The name of its tool; left out, its operationId, or else its method and path."
+        None, "The name of the tool. By default, the operationId, or else the method and path."
     )
-    description: AnyText | None = setting(None, "What models are told about it; left out, what the document says.")
+    description: AnyText | None = setting(
+        None, "What models are told about the tool. By default, what the document says."
+    )
     arguments: Arguments = setting(
-        {}, "Fixed values, which callers neither see nor change: by argument, or by JSON Pointer into the body."
+        {},
+        "Fixed values, which callers neither see nor set. The key is the name of an argument, or a JSON Pointer "
+        "into the body.",
     )
     hide: ListOf[ArgumentName] = setting([], "Arguments that callers do not see and that are not sent.")
     select: Select | None = setting(
-        None, "What of its answer is the result: a JMESPath expression, or a JSON Pointer such as `/items`."
+        None, "Which part of the answer is the result: a JMESPath expression, or a JSON Pointer such as `/items`."
     )
     response_headers: ListOf[ShownHeader] = setting(
-        [], "Headers of its answer that callers get; the result is then an object with `body` and `headers`."
+        [], "Headers of the answer that callers get. The result then is an object with `body` and `headers`."
     )
-    media_type: MediaType | None = setting(None, "Which of the media types the document offers the body is sent as.")
+    media_type: MediaType | None = setting(
+        None, "The media type in which the body is sent, if the document offers several."
+    )
     encoded_slashes: ListOf[Annotated[str, ID]] = setting(
-        [], "Arguments in its path that may hold slashes, which are sent as `%2F`."
+        [], "Arguments in the path whose values may have slashes, which are sent as `%2F`."
     )
-    unsafe: Flag = setting(False, "Whether it changes something although its method promises not to.")
+    unsafe: Flag = setting(
+        False, "Whether the operation changes something, although its method promises that it does not."
+    )
 
     def problems(self) -> Iterator[tuple[str, str]]:
         for name in self.hide:
@@ -125,59 +138,68 @@ def _same_names(tools: Mapping[str, ToolSettings]) -> Iterator[tuple[str, str]]:
 
 
 class IdempotencyKeySettings(Section):
-    """A header that lets the API tell a request sent twice from two requests (Idempotency-Key of the IETF's draft)."""
+    """A header by which the API recognises a repeated request (Idempotency-Key of the IETF's draft)."""
 
-    header: KeyHeader = setting("Idempotency-Key", "Its name.")
-    form: Choice[KeyForm] = setting("quoted", "How its value is written: in quotes, as the draft has it, or bare.")
+    header: KeyHeader = setting("Idempotency-Key", "The name of the header.")
+    form: Choice[KeyForm] = setting(
+        "quoted", "How its value is written: in quotes, as the draft says (`quoted`), or without (`bare`)."
+    )
 
 
 class OpenApiBackendSettings(ReplicatedBackendSettings):
-    """An HTTP API that an OpenAPI document describes, 3.0 to 3.2, or Swagger 2.0: its operations are the tools."""
+    """An HTTP API with an OpenAPI document (3.0 to 3.2, or Swagger 2.0). Its operations are the tools."""
 
-    protocol: Choice[Literal["openapi"]] = setting(..., "HTTP, as an OpenAPI document says.")
-    document: Document = setting(..., "The document: a file, JSON or YAML, or where it is fetched.")
+    protocol: Choice[Literal["openapi"]] = setting(..., "HTTP, as described by an OpenAPI document.")
+    document: Document = setting(..., "The document in JSON or YAML: the path of a file, or a URL.")
     document_auth: Annotated[DocumentAuthSettings, ByOnlyKey()] | None = setting(
-        None, "How the gateway proves who it is where it fetches the document; never with `auth`, which is for calls."
+        None, "How the gateway proves who it is when it fetches the document. `auth` is used for calls only."
     )
     allow_http: Flag = setting(False, "Whether the document may be fetched over http from another machine.")
-    pin: Pin | None = setting(None, "The digest of the only document to take; left out, any.")
+    pin: Pin | None = setting(None, "The digest of the only document that is accepted. By default, any document is.")
     references: Choice[References] = setting(
-        "local", "What the document may refer to: parts of itself, or also files in its own folder."
+        "local",
+        "What the document may refer to: only parts of itself (`local`), or also files in its own folder (`files`).",
     )
     server_variables: Annotated[Mapping[str, AnyText], ByName(ID)] = setting(
-        {}, "Values of the variables in the URLs of its servers; left out, their defaults."
+        {}, "Values of the variables in the URLs of the document's servers. By default, those that the document gives."
     )
     base_path: BasePath | None = setting(
         None,
-        "What is put between url and the paths of the document; left out, the path of the document's first server, or "
-        "nothing where url has a path.",
+        "The path between `url` and the paths of the document. By default, it is the path of the document's first "
+        "server, or nothing if `url` has a path.",
     )
-    version: Version | None = setting(None, "The version of its tools; left out, that of the document.")
+    version: Version | None = setting(None, "The version of the tools. By default, that of the document.")
     auth: Annotated[OpenApiAuthSettings, ByOnlyKey()] | None = setting(  # type: ignore[assignment] # has more kinds
         None, "How the gateway proves to the API who it is."
     )
     caller_tokens: Annotated[Mapping[str, Annotated[str, ID]], ByName(SCHEME)] = setting(
-        {}, "Security schemes of the document for which callers lend a token: the ids of its providers, by scheme."
+        {},
+        "Security schemes of the document for which callers supply a token. The value is the id of the provider "
+        "of that token.",
     )
     caller_secrets: Annotated[Mapping[str, Annotated[str, ID]], ByName(SCHEME)] = setting(
-        {}, "Security schemes of the document for which callers lend a secret: the ids of these, by scheme."
+        {}, "Security schemes of the document for which callers supply a secret. The value is the id of that secret."
     )
     operations: OperationsSettings = setting({}, "Which operations become tools, and how many.")
-    arguments: Arguments = setting({}, "Fixed values of arguments, for every operation that has them.")
+    arguments: Arguments = setting({}, "Fixed values of arguments, in every operation that has these arguments.")
     tools: Annotated[Mapping[str, ToolSettings], ByName(TOOL_KEY, _same_names)] = setting(
-        {}, "What is different about single operations, by operationId or by `METHOD /path`."
+        {}, "Changes to single operations. The key is an operationId, or `METHOD /path`."
     )
     output_schemas: Choice[OutputSchemas] = setting(
-        "capped", "Whether tools say what their results look like: always, up to 32 KiB of each, or never."
+        "capped",
+        "Whether tools list the schemas of their results: always (`full`), up to 32 KiB of each (`capped`), or "
+        "never (`none`).",
     )
     deep_arrays: Choice[DeepArrays] = setting(
         "repeat", "How arrays within `deepObject` parameters are sent: `a[b]=1`, `a[b][]=1` or `a[b][0]=1`."
     )
     idempotency_key: IdempotencyKeySettings | None = setting(
-        None, "Has the API tell repeated requests apart, so that also calls that change something are sent again."
+        None,
+        "The header by which the API recognises repeated requests. With it, calls that change something are sent "
+        "again, too.",
     )
     max_binary_bytes: Annotated[int, Size("1KiB", "10MiB")] = setting(
-        "1MiB", "The largest answer that is neither JSON nor text, before it is written as base64."
+        "1MiB", "The largest answer that is neither JSON nor text, measured before it is written as base64."
     )
 
     @property

@@ -24,24 +24,26 @@ class LoginSettings(Section):
     """A user and a password."""
 
     user: Annotated[str, Text(r"[^\x00-\x1f\x7f:]{1,256}", "must be a user's name, without a colon")] = setting(
-        ..., "Who the gateway is there."
+        ..., "The name of the gateway's user."
     )
-    password: Annotated[SecretStr, Secret()] = setting(..., "How it proves that.")
+    password: Annotated[SecretStr, Secret()] = setting(..., "The password of that user.")
 
 
 class BasicAuthSettings(Section):
-    """HTTP's basic authentication, in `Authorization: Basic`."""
+    """HTTP basic authentication, in `Authorization: Basic`."""
 
-    basic: LoginSettings = setting(..., "User and password.")
+    basic: LoginSettings = setting(..., "The user and the password.")
 
 
 class PlacedKeySettings(Section):
-    """A key, and where it goes in a request."""
+    """A key, and its place in a request."""
 
-    where: Choice[KeyPlace] | None = setting(None, "Where the key goes; left out, where the document says.", alias="in")
+    where: Choice[KeyPlace] | None = setting(
+        None, "Where the key is sent. By default, where the document says.", alias="in"
+    )
     name: (
         Annotated[str, Text(r"[!-~]{1,256}", "must be the name of a header, a query parameter or a cookie")] | None
-    ) = setting(None, "The name of that header, query parameter or cookie; left out, the one in the document.")
+    ) = setting(None, "The name of that header, query parameter or cookie. By default, the one in the document.")
     value: Annotated[SecretStr, Secret(header=True)] = setting(..., "The key.")
 
     def problems(self) -> Iterator[tuple[str, str]]:
@@ -58,7 +60,7 @@ class PlacedKeySettings(Section):
 class PlacedKeyAuthSettings(Section):
     """A fixed key in a header, in the query or in a cookie."""
 
-    api_key: PlacedKeySettings = setting(..., "The key, and where it goes.")
+    api_key: PlacedKeySettings = setting(..., "The key, and its place in a request.")
 
 
 OneCredential = (
@@ -72,10 +74,10 @@ OneCredential = (
 
 
 class SchemesAuthSettings(Section):
-    """Several credentials, each for the operations that ask for its security scheme."""
+    """Several credentials. Each operation gets the one for the security scheme that it asks for."""
 
     schemes: Annotated[Mapping[str, Annotated[OneCredential, ByOnlyKey()]], ByName(SCHEME)] = setting(
-        ..., "The credentials by the names that the document gives their security schemes."
+        ..., "The credentials, by the names of the security schemes in the document."
     )
 
     def problems(self) -> Iterator[tuple[str, str]]:

@@ -24,22 +24,34 @@ PREFACE = """# Configuration reference
 
 <!-- Made by `python -m gateway.config --markdown > docs/configuration.md`; a change belongs into gateway/settings. -->
 
-For operators: every key that the file may have, with its type, its default and what it means.
+For operators: every key that the configuration file may have, with its type, its default and what it means.
 
-One YAML file, validated whole: all problems are reported at once, as `file:line:col: path: what is wrong`. Unknown keys
-are errors. [`config/gateway.yaml`](../config/gateway.yaml) is an example with every key, and
+The configuration is one YAML file, for example:
+
+```yaml
+auth: none
+backends:
+  office: {protocol: otc, url: "http://127.0.0.1:9101", timeout: 10s}
+routes:
+  - {tools: "Calculator.*", backend: office}
+```
+
+If something is wrong in it, Toolgate reports all problems at once, as `file:line:col: path: what is wrong`. Unknown
+keys are errors. [`config/gateway.yaml`](../config/gateway.yaml) is an example with every key, and
 [`config/gateway.schema.json`](../config/gateway.schema.json) lets an editor complete them.
 
-- **Durations** are whole numbers with a unit: `500ms`, `30s`, `5m`, `1h`, `1d`. **Sizes** are bytes, or have a unit:
-  `512`, `64KiB`, `1MiB`, `1GiB`.
-- `${env:NAME}` and `${file:/path}` are put in when the file is loaded. A relative path starts where the file lies, a
-  newline at the end of a file is dropped, and `$$` is one dollar sign.
-- SIGHUP has the file and what it names read again, and so does a change with `reload.watch: true`. What stands under
-  `state`, and `host`, `port`, `workers` and `admin` of `server`, take effect at the next start.
-- In the tables, *left out* is a default that no file can say: what then holds is in the meaning."""
+- **Durations** are whole numbers with a unit: `500ms`, `30s`, `5m`, `1h`, `1d`.
+- **Sizes** are bytes, or whole numbers with a unit: `512`, `64KiB`, `1MiB`, `1GiB`.
+- **Values from elsewhere.** `${env:NAME}` stands for an environment variable, `${file:/path}` for the content of a
+  file. A relative path starts at the folder of the configuration. A newline at the end of the content is dropped. To
+  write a dollar sign, write `$$`.
+- **Reading it again.** On SIGHUP the gateway reads the file again, with all files that it names. With
+  `reload.watch: true` it also does so after a change. Changes of `state`, and of `host`, `port`, `workers` and `admin`
+  of `server`, take effect at the next start.
+- **Defaults.** In the tables, *none* means that a key has no default value. The meaning says what applies then."""
 
 BACKENDS = "backends.<name>."
-EVERY_BACKEND = "Keys of every backend. `<name>` is yours: letters, digits, `-` and `_`."
+EVERY_BACKEND = "Keys of every backend. You choose `<name>`: letters, digits, `-` and `_`."
 
 
 class _Generator(GenerateJsonSchema):
@@ -71,7 +83,7 @@ def json_schema(root: type[BaseModel]) -> Schema:
 
 def markdown(schema: Schema) -> str:
     """The whole page, of a schema as `json_schema` makes it."""
-    tables = _Page(schema["$defs"]).tables("The file", "What may stand at the top.", schema, schema["properties"], "")
+    tables = _Page(schema["$defs"]).tables("The file", "The keys at its top.", schema, schema["properties"], "")
     return "\n\n".join([PREFACE, *tables]) + "\n"
 
 
@@ -192,9 +204,9 @@ def _default(value: Schema) -> str:
         return "one of them"
     match value:
         case {"default": None}:
-            return "*left out*"
+            return "*none*"
         case {"default": {}, "$ref": _}:
-            return "see there"
+            return "see the section"
         case {"default": bool() as flag}:
             return "`true`" if flag else "`false`"
         case {"default": list() as items}:

@@ -38,31 +38,47 @@ Regex = Annotated[
 
 
 class RouteSettings(Section):
-    """A filter over the tools of one backend; each tool takes the first route that matches it."""
+    """Publishes tools of one backend. A tool belongs to the first route that matches it."""
 
-    tools: Annotated[str, GLOB] = setting(..., "Which tools: a pattern of Toolkit.Tool@x.y.z; * and ? match anything.")
+    tools: Annotated[str, GLOB] = setting(
+        ..., "The tools: a pattern of Toolkit.Tool@x.y.z, in which * and ? match anything."
+    )
     backend: BackendName = setting(..., "The name of the backend that has the tools.")
     deny: Flag = setting(False, "Whether these tools are hidden instead of published.")
     timeout_s: Annotated[float, Duration("10ms", "1h")] | None = setting(
-        None, "How long a call may take; left out, the timeout of the backend."
+        None, "How long a call may take. By default, the timeout of the backend."
     )
-    scopes: ListOf[Annotated[str, ID]] = setting([], "Scopes a caller needs, all of them, or the tools are hidden.")
+    scopes: ListOf[Annotated[str, ID]] = setting(
+        [], "The scopes that a caller needs. Callers who lack one do not see these tools."
+    )
     secrets: Annotated[Mapping[str, Annotated[SecretStr, Secret()]], ByName(ID)] = setting(
-        {}, "Secrets the gateway supplies to tools that declare these ids."
+        {}, "Secrets that the gateway supplies, by id, to tools that ask for them."
     )
-    context: ListOf[Annotated[str, ID]] = setting([], "Ids of tokens and secrets passed on even when newly declared.")
+    context: ListOf[Annotated[str, ID]] = setting(
+        [],
+        "Ids of tokens and secrets that are passed on even to a tool that began to ask for them only after the "
+        "gateway started.",
+    )
     authorization_urls: Annotated[Mapping[str, AuthorizationUrl], ByName(ID)] = setting(
-        {}, "Where users grant access, by provider id; a call without the token is then refused with this URL."
+        {}, "Pages where users consent, by the id of the provider. A call without the token is refused with this URL."
     )
-    idempotent: Flag = setting(False, "Whether tools may run twice for one call, so that one cut off is sent again.")
+    idempotent: Flag = setting(
+        False, "Whether the tools may run twice for one call. If so, a call whose connection breaks is sent once more."
+    )
     validate_output: Choice[OutputCheck] = setting("warn", "What happens when a result does not fit the tool's schema.")
 
     on_timeout: Choice[OnTimeout] = setting(
-        "keep", "What becomes of a callback or RCRT call that outlasts its timeout: keep waiting for it, or cancel it."
+        "keep",
+        "What happens to a callback or RCRT call that takes longer than its timeout: `keep` waits for its result, "
+        "`cancel` cancels it.",
     )
-    decode: Choice[Decode] = setting("auto", "When text of a callback tool is JSON: auto, if it is an object or array.")
-    failure_patterns: ListOf[Regex] = setting([], "How text of a failed callback tool begins, besides 'Error: '.")
-    config_ids: ListOf[Uuid] = setting([], "The only RCRT configurations callers may pick with `config_id`.")
+    decode: Choice[Decode] = setting(
+        "auto", "When a text from a callback tool is read as JSON. `auto`: if it is an object or array."
+    )
+    failure_patterns: ListOf[Regex] = setting(
+        [], "How the text of a failed callback tool begins, in addition to 'Error: '."
+    )
+    config_ids: ListOf[Uuid] = setting([], "The RCRT configurations that callers may choose with `config_id`.")
 
     def problems(self) -> Iterator[tuple[str, str]]:
         if self.deny:

@@ -22,10 +22,10 @@ LogFormat = Literal["json", "text"]
 
 
 class AdminSettings(Section):
-    """The listener for operators: liveness and detailed health. Keep it away from callers."""
+    """The listener for operators, with liveness and detailed health. Callers must not be able to reach it."""
 
     host: Host = setting("127.0.0.1", "The address to listen on.")
-    port: Port = setting(9464, "The port to listen on; 0 takes a free one.")
+    port: Port = setting(9464, "The port to listen on; 0 chooses a free one.")
 
 
 def every_origin_and_others(origins: Sequence[str | None]) -> Iterator[tuple[int, str]]:
@@ -36,13 +36,13 @@ def every_origin_and_others(origins: Sequence[str | None]) -> Iterator[tuple[int
 
 
 class CorsSettings(Section):
-    """Which web pages may call from a browser. Who may call at all is for credentials to say."""
+    """Which web pages may call the gateway from a browser. Callers still need a credential."""
 
     origins: Annotated[tuple[PageOrigin, ...], Items(every_origin_and_others, at_least=1)] = setting(
-        ..., "The origins of those pages, each exactly; '*' alone lets every page call."
+        ..., "The exact origins of these pages. '*' alone admits every page."
     )
     credentials: Flag = setting(False, "Whether browsers may send cookies and client certificates of their own.")
-    max_age_s: Annotated[float, Duration("0s", "1d")] = setting("10m", "How long browsers may remember this.")
+    max_age_s: Annotated[float, Duration("0s", "1d")] = setting("10m", "How long browsers may remember the answer.")
 
     def problems(self) -> Iterator[tuple[str, str]]:
         if self.credentials and "*" in self.origins:
@@ -50,45 +50,69 @@ class CorsSettings(Section):
 
 
 class ServerSettings(Section):
-    """The listener for callers, and what it spends on each of them at most."""
+    """The listener for callers, and its limits."""
 
     host: Host = setting("127.0.0.1", "The address to listen on.")
-    port: Port = setting(8080, "The port to listen on; 0 takes a free one.")
+    port: Port = setting(8080, "The port to listen on; 0 chooses a free one.")
     admin: AdminSettings = setting({}, "The listener for operators.")
     public_url: BaseUrl | None = setting(
         None,
-        "The URL at which callers reach the gateway, used in links it hands out; left out, http://host:port, or https "
-        "with tls.",
+        "The URL at which callers reach the gateway, for links in answers. By default, http://host:port, or https "
+        "with `tls`.",
     )
-    callback_url: BaseUrl | None = setting(None, "What tool servers reach to bring results; left out, the public URL.")
-    workers: Annotated[int, Integer(1, 128)] = setting(1, "How many processes serve callers; several share state.url.")
-    max_body_bytes: Annotated[int, Size("1KiB", "64MiB")] = setting("1MiB", "The largest request body accepted.")
+    callback_url: BaseUrl | None = setting(
+        None, "The URL at which tool servers reach the gateway to send results. By default, `public_url`."
+    )
+    workers: Annotated[int, Integer(1, 128)] = setting(
+        1, "The number of processes that serve callers. More than one need `state.url`."
+    )
+    max_body_bytes: Annotated[int, Size("1KiB", "64MiB")] = setting(
+        "1MiB", "The largest request body that is accepted."
+    )
     max_memory_bodies_bytes: Annotated[int, Size("64MiB", "1024GiB")] = setting(
-        "256MiB", "How much memory bodies and answers may hold in each process; one caller gets a quarter of it."
+        "256MiB",
+        "How much memory the bodies of requests and answers may take in each process. One caller gets a quarter of it.",
     )
-    max_head_bytes: Annotated[int, Size("1KiB", "1MiB")] = setting("32KiB", "The largest request line with headers.")
+    max_head_bytes: Annotated[int, Size("1KiB", "1MiB")] = setting(
+        "32KiB", "The largest size of a request line with its headers."
+    )
     max_connections: Annotated[int, Integer(1, 1_000_000)] | None = setting(
         None,
-        "How many callers may be connected to each worker; left out, 10000, or as many as open files allow.",
+        "How many connections of callers may be open in each process. By default, 10000, or as many as open files "
+        "allow.",
     )
-    head_timeout_s: Annotated[float, Duration("100ms", "10m")] = setting("10s", "How long a request head may take.")
-    body_timeout_s: Annotated[float, Duration("100ms", "1h")] = setting("30s", "How long a request body may take.")
-    idle_timeout_s: Annotated[float, Duration("100ms", "1h")] = setting("75s", "How long an idle connection is open.")
-    tls: ServerTlsSettings | None = setting(None, "Serves https; left out, plain http.")
-    cors: CorsSettings | None = setting(None, "Which web pages may call from a browser; left out, none.")
+    head_timeout_s: Annotated[float, Duration("100ms", "10m")] = setting(
+        "10s", "How long receiving the request line and headers may take."
+    )
+    body_timeout_s: Annotated[float, Duration("100ms", "1h")] = setting(
+        "30s", "How long receiving a request body may take."
+    )
+    idle_timeout_s: Annotated[float, Duration("100ms", "1h")] = setting(
+        "75s", "How long an idle connection stays open."
+    )
+    tls: ServerTlsSettings | None = setting(
+        None, "Certificates to serve https. By default, the listener serves plain http."
+    )
+    cors: CorsSettings | None = setting(None, "Which web pages may call the gateway from a browser. By default, none.")
     allowed_hosts: ListOf[HostName] = setting(
-        [], "The only hosts that requests may name, besides those of public_url and callback_url; left out, any."
+        [],
+        "The host names that requests may be addressed to, in addition to those of `public_url` and "
+        "`callback_url`. By default, any.",
     )
     trusted_proxies: ListOf[Network] = setting(
-        [], "Networks of proxies whose X-Forwarded-For or Forwarded is believed; left out, the peer is the caller."
+        [],
+        "Networks of proxies whose `X-Forwarded-For` or `Forwarded` is believed. By default, the address of a "
+        "caller is that of its connection.",
     )
     drain_delay_s: Annotated[float, Duration("0s", "10m")] = setting(
         "0s",
-        "How long after the signal to stop new calls are still taken while /health says 503, for proxies that look "
-        "rarely.",
+        "How long new calls are still accepted after the signal to stop, while /health says 503. This is for "
+        "proxies that ask for /health rarely.",
     )
-    shutdown_grace_s: Annotated[float, Duration("0s", "1h")] = setting("30s", "How long calls may run when stopping.")
-    openapi: Flag = setting(True, "Whether /openapi.json describes this surface, without credentials.")
+    shutdown_grace_s: Annotated[float, Duration("0s", "1h")] = setting(
+        "30s", "How long running calls may continue when the gateway stops."
+    )
+    openapi: Flag = setting(True, "Whether /openapi.json describes the gateway's own API, to everybody.")
 
     def problems(self) -> Iterator[tuple[str, str]]:
         ours, theirs = self.host, self.admin.host
@@ -99,28 +123,32 @@ class ServerSettings(Section):
 
 
 class ReloadSettings(Section):
-    """When the file is read again. SIGHUP always has it read."""
+    """When this file is read again. The signal SIGHUP always has it read again."""
 
-    watch: Flag = setting(False, "Whether it is also read when it or a file it names changes; checked each second.")
+    watch: Flag = setting(
+        False,
+        "Whether the file is also read again when it, or a file that it names, changes. The gateway looks each second.",
+    )
 
 
 class LoggingSettings(Section):
-    """What is written to standard error, and how."""
+    """What is written to standard error, and in which form."""
 
-    level: Choice[LogLevel] = setting("info", "The least severe lines that are written.")
-    format: Choice[LogFormat] = setting("json", "One JSON object per line for machines, or text for people.")
+    level: Choice[LogLevel] = setting("info", "The lowest severity of the lines that are written.")
+    format: Choice[LogFormat] = setting("json", "One JSON object per line, for programs, or text, for people.")
 
 
 class MetricsSettings(Section):
-    """What Prometheus gets to see, and who else does."""
+    """What Prometheus sees, and who else may see it."""
 
     token: Annotated[SecretStr, Secret(characters=16, header=True)] | None = setting(
         None,
-        "A bearer token with which the public listener shows the metrics, too; left out, only the admin listener does.",
+        "A bearer token for `/metrics` on the public listener. By default, only the listener for operators has "
+        "`/metrics`.",
     )
     max_tools: Annotated[int, Integer(0, 100_000)] = setting(
         1000,
-        "How many tools are counted apart; all further ones are counted together. A lower number takes effect at the "
+        "How many tools have counts of their own. All further tools share one. A lower number takes effect at the "
         "next start.",
     )
 
@@ -130,5 +158,6 @@ class ErrorSettings(Section):
 
     strict: Flag = setting(
         False,
-        "Whether 401, 403, 413, 415 and 429 of calls, kept calls and lists become the 400 the call-tool pages ask for.",
+        "Whether 401, 403, 413, 415 and 429 become 400, as the call-tool pages of OTC and OXP ask. It applies to "
+        "calls, kept calls and lists.",
     )

@@ -49,7 +49,7 @@ def _check_address(url: str) -> None:
 
 
 class StateSettings(Section):
-    """Where calls are remembered, for how long, and how that is protected."""
+    """Where calls are stored, for how long, and how that is protected."""
 
     replaced: ClassVar[Mapping[str, str]] = {
         "on_failure": "was replaced by limits_on_failure at the top of the file, which says what becomes of rate "
@@ -58,33 +58,49 @@ class StateSettings(Section):
 
     url: Annotated[SecretStr, RedisUrl(check=_check_address, title="Redis URL, a secret")] | None = setting(
         None,
-        "A Redis server or the sentinels of one, so that any replica may go on with a call; without it, this process "
-        "remembers by itself.",
+        "A Redis server, or its sentinels. With it, any replica can continue a call. By default, this process "
+        "keeps calls in its memory.",
     )
-    tls: TlsSettings | None = setting(None, "Certificates for a url that begins with rediss; left out, the system's.")
+    tls: TlsSettings | None = setting(
+        None, "Certificates for a `url` that begins with rediss. By default, the authorities that the system trusts."
+    )
     sentinel_password: Annotated[SecretStr, Secret()] | None = setting(None, "The password of the sentinels.")
     keys: ListOf[Annotated[SecretStr, Secret(characters=32)]] = setting(
-        [], "Secrets of at least 32 characters: the first seals, all of them open, so that keys can be changed."
+        [],
+        "Secrets of at least 32 characters, with which stored data is encrypted. The first one encrypts, and all "
+        "of them decrypt, so that keys can be changed.",
     )
-    insecure: Flag = setting(False, "Whether a Redis server elsewhere may be used without TLS or without keys.")
-    result_ttl_s: Annotated[float, Duration("1s", "7d")] = setting("1h", "How long a result is kept for repetitions.")
-    pending_ttl_s: Annotated[float, Duration("1s", "30d")] = setting("1d", "How long a call may take at the most.")
+    insecure: Flag = setting(
+        False, "Whether a Redis server on another machine may be used without TLS or without keys."
+    )
+    result_ttl_s: Annotated[float, Duration("1s", "7d")] = setting(
+        "1h", "How long a result is stored for repeated calls."
+    )
+    pending_ttl_s: Annotated[float, Duration("1s", "30d")] = setting("1d", "The longest time that a call may take.")
     seen_ttl_s: Annotated[float, Duration("1s", "30d")] = setting(
-        "1d", "How long a call whose result is gone is still known, so as not to run again."
+        "1d",
+        "How long the gateway remembers that a call has run after its result has expired. A repeated call is "
+        "refused then.",
     )
     max_result_bytes: Annotated[int, Size("1KiB", "64MiB")] = setting(
-        "1MiB", "The largest result that is kept; a larger one reaches only who waits where it arrives."
+        "1MiB",
+        "The largest result that is stored. A larger result only reaches a caller that is waiting at the replica "
+        "where it arrives.",
     )
     max_bytes: Annotated[int, Size("1MiB", "64GiB")] = setting(
-        "256MiB", "Memory a process may keep.", alias="max_bytes"
+        "256MiB", "How much memory stored calls may take in one process.", alias="max_bytes"
     )
     max_bytes_per_caller: Annotated[int, Size("64KiB", "64GiB")] | None = setting(
         None,
-        "How much of that, or of Redis, the calls of one caller may take, which is never more than is still free; "
-        "left out, half of max_bytes.",
+        "How much memory, here or in Redis, the calls of one caller may take. It is never more than what is still "
+        "free. By default, half of `max_bytes`.",
     )
-    max_pending_per_caller: Annotated[int, Integer(1, 1_000_000)] = setting(1000, "Unfinished calls a caller may have.")
-    max_records_per_caller: Annotated[int, Integer(1, 10_000_000)] = setting(10000, "Finished calls remembered.")
+    max_pending_per_caller: Annotated[int, Integer(1, 1_000_000)] = setting(
+        1000, "How many unfinished calls a caller may have."
+    )
+    max_records_per_caller: Annotated[int, Integer(1, 10_000_000)] = setting(
+        10000, "How many finished calls of a caller are stored."
+    )
 
     @property
     def quota_bytes(self) -> int:

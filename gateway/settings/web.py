@@ -225,9 +225,13 @@ File = Annotated[FilePath, Text(title="path of a file", resolve=readable_file)]
 
 
 class TlsSettings(Section):
-    """How a server's certificate is verified, and the one it gets if it wants one. Files in PEM."""
+    """Authorities for a server's certificate, and the gateway's own certificate. The files are in PEM."""
 
-    ca: File | None = setting(None, "Certificates of who may sign the server's; left out, those the system trusts.")
+    ca: File | None = setting(
+        None,
+        "Certificates of the authorities that may have signed the server's certificate. By default, those that "
+        "the system trusts.",
+    )
     cert: File | None = setting(None, "The gateway's own certificate and its chain.")
     key: File | None = setting(None, "The private key of the gateway's certificate, without a passphrase.")
 
@@ -241,11 +245,14 @@ class TlsSettings(Section):
 
 
 class ServerTlsSettings(Section):
-    """TLS towards callers. Files in PEM, read again when the configuration is."""
+    """TLS for callers. The files are in PEM, and are read again whenever the configuration is."""
 
-    cert: File = setting(..., "The gateway's certificate and its chain.")
-    client_ca: File | None = setting(None, "Authorities of callers' certificates; left out, callers need none.")
-    require_client_cert: Flag = setting(True, "With client_ca: whether a caller without a certificate is turned away.")
+    cert: File = setting(..., "The gateway's certificate with its chain.")
+    client_ca: File | None = setting(
+        None,
+        "Certificates of the authorities that sign callers' certificates. By default, callers need no certificate.",
+    )
+    require_client_cert: Flag = setting(True, "With `client_ca`: whether a caller without a certificate is refused.")
     key: File = setting(..., "The private key of the certificate, without a passphrase.")
 
     def problems(self) -> Iterator[tuple[str, str]]:

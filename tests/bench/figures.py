@@ -113,9 +113,10 @@ Key = tuple[str, int]  # a row of the table: its name and the number of connecti
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Every load measured once, and the memory of each subject (by its name) before its first call."""
+    """Every load measured once, and the memory of each subject before its first and after its last call."""
 
     idle_bytes: dict[str, int]
+    loaded_bytes: dict[str, int]
     samples: dict[Key, Sample]
 
 
@@ -194,6 +195,28 @@ class Row:
     of_echo: float | None
     slices: int
     noisy_slices: int
+
+
+@dataclass(frozen=True, slots=True)
+class Weight:
+    """The memory of one subject, before its first call and after its last: medians over the rounds."""
+
+    subject: str
+    idle_mb: float
+    loaded_mb: float
+
+
+def weights(outcome: Outcome) -> list[Weight]:
+    """Of every subject that is a process of its own."""
+    rounds = outcome.rounds
+    return [
+        Weight(
+            name,
+            median(round_.idle_bytes[name] for round_ in rounds) / 1e6,
+            median(round_.loaded_bytes[name] for round_ in rounds) / 1e6,
+        )
+        for name in (rounds[0].idle_bytes if rounds else ())
+    ]
 
 
 def rows(outcome: Outcome) -> list[Row]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tests.bench.calls import CALLED, SMALL
 from tests.bench.credentials import CALLERS
-from tests.bench.figures import Outcome, Round, Row, rows
+from tests.bench.figures import Outcome, Round, Row, Weight, rows, weights
 from tests.bench.lineup import MANY_BACKENDS, MANY_ROUTES
 from tests.bench.machine import QUIET_CORES, Cores, processor
 from tests.bench.rounds import Effort
@@ -23,12 +23,13 @@ COLUMNS = ("subject", "conns", "CPU us/call", "(min-max)", "calls/s", "busy", "p
 DISTRIBUTIONS = ("toolgate", "uvicorn", "uvloop", "httptools", "msgspec", "pyjwt", "cryptography", "redis")
 NAMED = 5  # disturbed rows in the report; all are in the JSON
 ROW = "{:<30}{:>6}{:>13}{:>15}{:>10}{:>7}{:>9}{:>9}{:>8}"
+MEMORY = "{:<30}{:>10}{:>21}"
 
 
 def text(outcome: Outcome, effort: Effort, cores: Cores) -> str:
     """The whole report: where and how it was measured, the table, the figures with their limits."""
     table = [ROW.format(*COLUMNS), *map(_table_row, rows(outcome))]
-    parts = [table if outcome.rounds else [], *_verdicts(lines(outcome))]
+    parts = [table if outcome.rounds else [], _memory(weights(outcome)), *_verdicts(lines(outcome))]
     shown = [line for part in parts if part for line in ("", *part)]
     return "\n".join([*_preamble(outcome, effort, cores), *shown, *_warnings(outcome)])
 
@@ -40,6 +41,7 @@ def document(outcome: Outcome, effort: Effort, cores: Cores) -> dict[str, Any]:
         "versions": versions(),
         "effort": asdict(effort),
         "rows": [asdict(row) for row in rows(outcome)],
+        "memory": [asdict(weight) for weight in weights(outcome)],
         "lines": [asdict(line) | {"ok": line.ok} for line in lines(outcome)],
         "rounds": list(map(_round, outcome.rounds)),
         "waiting": outcome.waiting and asdict(outcome.waiting),
@@ -59,7 +61,7 @@ def versions() -> dict[str, str]:
 
 def _round(round_: Round) -> dict[str, Any]:
     samples = [{"row": row, "connections": count, **asdict(taken)} for (row, count), taken in round_.samples.items()]
-    return {"idle_bytes": round_.idle_bytes, "samples": samples}
+    return {"idle_bytes": round_.idle_bytes, "loaded_bytes": round_.loaded_bytes, "samples": samples}
 
 
 def _preamble(outcome: Outcome, effort: Effort, cores: Cores) -> Iterator[str]:
@@ -91,7 +93,7 @@ def _about_rounds(outcome: Outcome, effort: Effort) -> Iterator[str]:
     )
     yield (
         f"Many routes: one for each of {MANY_ROUTES:,} tools; many backends: {MANY_BACKENDS}, a tool of each; many "
-        f"waiting: {effort.crowd:,} further calls wait meanwhile. What else rows are: docs/performance.md."
+        f"waiting: {effort.crowd:,} further calls wait meanwhile. What else rows are: docs/measuring.md."
     )
     samples = [sample for round_ in outcome.rounds for sample in round_.samples.values()]
     calm, of_all = sum(sample.calm_slices for sample in samples), sum(sample.slices for sample in samples)
@@ -112,6 +114,12 @@ def _table_row(row: Row) -> str:
         f"{row.p99_ms:.2f}",
         "" if row.of_echo is None else f"{row.of_echo:.2f}",
     )
+
+
+def _memory(found: Sequence[Weight]) -> list[str]:
+    """A table of what each subject holds, by the names that `--only` takes."""
+    heading = [MEMORY.format("memory", "idle, MB", "after its calls, MB")] if found else []
+    return heading + [MEMORY.format(each.subject, f"{each.idle_mb:.0f}", f"{each.loaded_mb:.0f}") for each in found]
 
 
 def _verdicts(found: Sequence[Line]) -> Iterator[list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import cycle
@@ -96,6 +96,11 @@ def waiting_calls(bed: Bed, running: Running, count: int) -> Iterator[Swarm]:
         yield swarm
 
 
+def _weigh(started: Mapping[str, Running]) -> dict[str, int]:
+    """Memory of each subject that is a process of its own."""
+    return {name: rss_bytes(running.pid) for name, running in started.items() if running.pid is not None}
+
+
 class Rounds:
     """Measures subjects side by side."""
 
@@ -111,21 +116,19 @@ class Rounds:
 
     def _round(self, number: int) -> Round:
         """Starts every subject and measures all loads by turns, each time in the opposite order."""
-        effort, idle_bytes = self._place.effort, {}
+        effort = self._place.effort
         slices: dict[Key, list[Slice]] = {}
         with ExitStack() as stack:
-            loads: list[tuple[Running, Load]] = []
-            for subject in self._subjects:
-                _, running = stack.enter_context(self._place.run(subject))
-                if running.pid is not None:
-                    idle_bytes[subject.name] = rss_bytes(running.pid)
-                loads += [(running, load) for load in subject.loads]
+            started = {subject.name: stack.enter_context(self._place.run(subject))[1] for subject in self._subjects}
+            loads = [(started[subject.name], load) for subject in self._subjects for load in subject.loads]
+            idle_bytes = _weigh(started)
             for turn in range(effort.slices):
                 self._place.say(f"round {number} of {effort.rounds}, slice {turn + 1} of {effort.slices}")
                 for running, load in loads if turn % 2 == 0 else reversed(loads):
                     slices.setdefault((load.row, load.connections), []).append(self._undisturbed(running, load))
+            loaded_bytes = _weigh(started)
         in_order = [(load.row, load.connections) for _, load in loads]
-        return Round(idle_bytes, {key: Sample.of(slices[key]) for key in in_order})
+        return Round(idle_bytes, loaded_bytes, {key: Sample.of(slices[key]) for key in in_order})
 
     def _undisturbed(self, running: Running, load: Load) -> Slice:
         """Measures one slice; again while others disturb it and patience lasts. Raises BenchError that says where."""

@@ -72,7 +72,7 @@ def measured_round(echo_us: float, toolgate_us: float, *, foreign_cores: float =
     samples |= {(row, 1): sample(toolgate_us) for row in (figures.REFERENCE, figures.MINIMAL, figures.NGINX_PROXY)}
     samples |= {(row, LOAD): sample(toolgate_us, handover_ns=2_000_000) for row in KEPT}
     samples |= {(row, LOAD): sample(0 if row.startswith(figures.DIRECT) else toolgate_us) for row in PACED}
-    return Round({figures.MAIN_SUBJECT: 60_000_000}, samples)
+    return Round({figures.MAIN_SUBJECT: 60_000_000}, {figures.MAIN_SUBJECT: 70_000_000}, samples)
 
 
 def measured(*rounds: Round) -> Outcome:
@@ -172,9 +172,10 @@ def test_what_was_not_measured_is_not_judged() -> None:
     assert "memory of a waiting call" in report.text(outcome, FULL, CORES)
 
 
-def test_a_noisy_machine_and_a_missing_nginx_are_reported() -> None:
+def test_memory_a_noisy_machine_and_a_missing_nginx_are_reported() -> None:
     outcome = replace(measured(measured_round(20, 40, foreign_cores=0.6)), left_out=("nginx is not measured.",))
     text = report.text(outcome, FULL, CORES)
+    assert report.MEMORY.format("toolgate", 60, 70) in text.splitlines()
     assert "The machine was not quiet" in text
     assert "Toolgate, 1 connections: 1 of 1" in text
     assert "nginx is not measured" in text

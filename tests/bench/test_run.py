@@ -36,6 +36,9 @@ def test_a_quick_run_reports_every_figure_it_is_asked_for(tmp_path: Path) -> Non
     assert rows.keys() == {*callbacks, *direct, *echoes, *minimal, (figures.TOOLGATE_CROWD, 64)}
     assert all(0 < row["p50_ms"] <= row["p99_ms"] for row in rows.values())
     assert {key for key, row in rows.items() if not row["cpu_us"]} == direct
+    weights = {weight["subject"]: weight for weight in found["memory"]}
+    assert weights.keys() == {"echo", "minimal", "minimal-limited", "crowd", "callback-redis"}
+    assert all(weight["idle_mb"] > 10 and weight["loaded_mb"] > 10 for weight in weights.values())
     limited = [line for line in found["lines"] if line["limit"] is not None]
     assert len(limited) == 3
     assert all(line["measured"] > 0 for line in limited)

@@ -151,7 +151,7 @@ async def test_a_value_that_breaks_schema_counts(start: Start, server: ToolServe
     routes = [{"tools": "*", "backend": "scripted", "validate_output": "fail"}]
     gateway = await start(config({"scripted": server.url}, routes))
     answer = await gateway.caller.call("oxp", "Broken.Say", **members)
-    assert answer.error["message"] == "The tool returned a value that breaks its own output schema."
+    assert answer.error["message"] == "The tool returned a value that does not fit its own output schema."
     assert await samples(gateway, CALLS) == {ran("tool_error", tool="Broken.Say"): 1}
 
 

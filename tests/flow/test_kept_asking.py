@@ -109,7 +109,7 @@ async def test_an_unknown_id_is_not_found(caller: Caller, server: ToolServer, ca
     await caller.call("oxp", "Echo.Say", call_id="k")
     for ask in (look, cancel):
         answer = await ask(caller, "bare", call_id)
-        assert (answer.status, answer.message) == (404, "There is no such call of yours.")
+        assert (answer.status, answer.message) == (404, "You have no call with this id.")
 
 
 async def test_the_refusal_is_in_the_dialect_of_the_head(caller: Caller, server: ToolServer) -> None:
@@ -148,7 +148,7 @@ async def test_only_the_owner_learns_that_a_call_expired(
         assert (answer.status, answer.message) == (404, "This call has expired.")
         for call_id in ("k", own_id):
             answer = await ask(bob, "bare", call_id)
-            assert (answer.status, answer.message) == (404, "There is no such call of yours.")
+            assert (answer.status, answer.message) == (404, "You have no call with this id.")
         if not issuer:
             assert (await ask(ada, "bare", own_id)).message == "This call has expired."
 

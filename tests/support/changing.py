@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.support.processes import GatewayProcess, Settings, until
 
 DONE = "the configuration was read again"
-REFUSED = "the configuration is not used; the last good one is"
+REFUSED = "the configuration is not used; the last good one stays in use"
 
 
 def file_of(running: GatewayProcess) -> Path:

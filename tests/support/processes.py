@@ -6,24 +6,24 @@ import asyncio
 import json
 import os
 import signal
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from subprocess import PIPE, Popen
 from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 import httpx
 
 from tests import plainhttp
+from tests.support.forking import Program
 
-CHECKOUT = Path(__file__).parents[2]
 START_S = 60.0  # an interpreter and all imports take 0.6 s alone, several on a busy machine
 STOP_S = 20.0  # from SIGTERM to gone, with nothing under way
 DEADLINE_S = 60.0  # for anything else a test waits for; all of it takes a second or two on an idle machine
 POLL_S, LONGEST_PAUSE_S = 0.01, 0.05
+STDERR = 2
+LISTENING = "listening on "
 
 Settings = dict[str, Any]
 
@@ -55,39 +55,39 @@ def settings(backends: Mapping[str, Settings], **more: Any) -> Settings:
     } | more
 
 
-class Process:
-    """A process the loop does not start: uvloop would fork, which takes 40 ms where all tests are in memory."""
+class Process(Program):
+    """What it writes goes to `output`; without one, its standard output is read by `line`."""
 
-    def __init__(self, module: str, *arguments: str, stdout: IO[bytes] | int | None, stderr: IO[bytes] | None) -> None:
-        self._popen = Popen([sys.executable, "-m", module, *arguments], cwd=CHECKOUT, stdout=stdout, stderr=stderr)
-        self.pid = self._popen.pid
-        self.send_signal, self.kill = self._popen.send_signal, self._popen.kill
-
-    @property
-    def returncode(self) -> int | None:
-        return self._popen.poll()
+    def __init__(self, module: str, *words: str, output: IO[bytes] | None = None) -> None:
+        self._lines: IO[bytes] | None = None
+        if output is not None:
+            super().__init__(module, words, output.fileno(), output.fileno())
+            return
+        reading, writing = os.pipe()
+        self._lines = os.fdopen(reading, "rb")
+        with os.fdopen(writing, "wb"):
+            super().__init__(module, words, writing, STDERR)
 
     async def line(self) -> str:
         """The next line of its output, empty when there is none."""
-        assert self._popen.stdout is not None
-        return (await asyncio.to_thread(self._popen.stdout.readline)).decode().strip()
+        assert self._lines is not None
+        return (await asyncio.to_thread(self._lines.readline)).decode().strip()
 
     async def wait(self) -> int:
         """Its exit code."""
-        if self.returncode is None:
-            ended, number = asyncio.Event(), os.pidfd_open(self.pid)
-            asyncio.get_running_loop().add_reader(number, ended.set)
-            try:
+        loop, ended = asyncio.get_running_loop(), asyncio.Event()
+        loop.add_reader(self.fileno(), ended.set)
+        try:
+            while (code := self.returncode) is None:
                 await ended.wait()
-            finally:
-                asyncio.get_running_loop().remove_reader(number)
-                os.close(number)
-        return self._popen.wait()
+        finally:
+            loop.remove_reader(self.fileno())
+        return code
 
     def close(self) -> None:
-        """To be called when it has ended."""
-        if self._popen.stdout is not None:
-            self._popen.stdout.close()
+        super().close()
+        if self._lines is not None:
+            self._lines.close()
 
 
 def processor_s(pid: int) -> float:
@@ -150,7 +150,7 @@ async def gateway(config: Settings, *, ready: bool = True, ahead_s: float = 0.0)
     """
     program = ["tests.support.wrong_clock", str(ahead_s)] if ahead_s else ["gateway"]
     with _files(config) as (file, log, output):
-        process = Process(*program, "serve", "-c", str(file), stdout=output, stderr=output)
+        process = Process(*program, "serve", "-c", str(file), output=output)
         try:
             running = await _listening(process, log)
             if ready:
@@ -236,15 +236,22 @@ class DemoServer:
 
 
 @asynccontextmanager
+async def listening(module: str, *words: str) -> AsyncIterator[tuple[Process, str]]:
+    """Runs a server that says first where it listens; its process and its URL."""
+    process = Process(module, *words)
+    try:
+        async with asyncio.timeout(START_S):
+            line = await process.line()
+        assert line.startswith(LISTENING), f"{module} did not start"
+        yield process, line.removeprefix(LISTENING)
+    finally:
+        await _end(process)
+
+
+@asynccontextmanager
 async def demo_server(kind: str, port: int = 0) -> AsyncIterator[DemoServer]:
     """Runs a demonstration server: `rap` and `rcrt` with faults on order, the others as they are."""
     is_faulty = kind in ("rap", "rcrt")
     module = f"tests.support.faulty_{kind}_server" if is_faulty else f"gateway.demo.{kind}_server"
-    process = Process(module, "--port", str(port), stdout=PIPE, stderr=None)
-    try:
-        async with asyncio.timeout(START_S):
-            line = await process.line()
-        assert line.startswith("listening on "), f"the demonstration server {kind} did not start"
-        yield DemoServer(process, line.removeprefix("listening on "))
-    finally:
-        await _end(process)
+    async with listening(module, "--port", str(port)) as (process, url):
+        yield DemoServer(process, url)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import selectors
 import signal
 import subprocess
@@ -21,6 +22,8 @@ import httpx
 
 from gateway.__main__ import main
 from tests import plainhttp
+from tests.support.forking import Program
+from tests.support.processes import LISTENING
 
 TOOLGATE = (sys.executable, "-W", "error", "-m", "gateway")
 DEADLINE_S = 60.0  # for anything a command does; each takes about half a second on an idle machine
@@ -204,12 +207,19 @@ def connected(module: str, *arguments: str) -> Iterator[httpx.Client]:
 @contextmanager
 def _server(module: str, *arguments: str) -> Iterator[str]:
     """A server on a free port, which must stop without output."""
-    with running([sys.executable, "-m", module, "--port", "0", *arguments]) as command:
-        line = command.wait_for("listening on ")
-        yield line.removeprefix("listening on ").strip()
-        command.process.terminate()
-        command.ended()
-        assert (command.out.decode(), command.err) == (f"{line}\n", b"")
+    reading, writing = os.pipe()
+    with os.fdopen(reading) as output:
+        with os.fdopen(writing, "w"):
+            program = Program(module, ["--port", "0", *arguments], writing, writing)
+        try:
+            line = output.readline()
+            assert line.startswith(LISTENING), line
+            yield line.removeprefix(LISTENING).strip()
+        finally:
+            program.send_signal(signal.SIGTERM)
+            assert select.select([program], [], [], DEADLINE_S)[0]
+            program.close()
+        assert output.read() == ""
 
 
 def gone(pids: Sequence[int]) -> bool:

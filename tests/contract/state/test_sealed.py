@@ -16,7 +16,7 @@ from tests.support.stored_calls import ACCEPTED, KEYS, UNKNOWN, began, call, joi
 
 OTHER = "another key, of enough characters as well"
 CANARY = b"canary-in-a-coal-mine"
-STEPS = [[*KEYS], [*KEYS, OTHER], [OTHER, *KEYS], [OTHER]]  # by which keys are changed, as docs/operating.md says
+STEPS = [[*KEYS], [*KEYS, OTHER], [OTHER, *KEYS], [OTHER]]  # by which keys are changed, as docs/scaling.md says
 
 
 def test_a_sealed_text_opens_only_with_its_associated_data() -> None:

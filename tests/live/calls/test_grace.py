@@ -22,7 +22,7 @@ from tests.support.yard import WORK, Yard, yard
 NUMBERS = range(20)
 LONG, SHORT = "15s", "300ms"  # graces: more than all of it takes, and less
 LATE_S = 1.0
-HELD = "results held for the state are lost"
+HELD = "results that waited for the state are lost"
 UNFINISHED = "calls that are not over are lost"
 
 

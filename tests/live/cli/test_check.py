@@ -69,7 +69,7 @@ routes: [{tools: "*", backend: b, scopes: [admin]}]
     warnings = done.stderr.splitlines()
     assert [line.partition(":")[0] for line in warnings] == ["warning"] * 4
     assert "backends.a: no route publishes any of its tools" in warnings[2]
-    assert "route 1 (* of b): nobody has its scopes under auth: none" in warnings[3]
+    assert "route 1 (* of b): with auth: none nobody has its scopes" in warnings[3]
 
 
 def test_what_a_route_says_in_vain_is_a_warning(tmp_path: Path) -> None:
@@ -119,13 +119,14 @@ routes: [{{tools: "*", backend: far, validate_output: "off"}}]
     assert (done.returncode, done.stderr.splitlines()) == (
         0,
         [
-            "warning: neither server.tls nor trusted_proxies is set: tokens travel in clear, unless a proxy sees to it",
-            "warning: server.cors.origins lets pages of every site call; list those that are meant",
-            "warning: state.keys is not set: nobody but this process can read what it keeps in Redis, nor it once "
-            "restarted; a call that is repeated then runs again",
-            "warning: state.insecure lets what is kept travel in clear, or lie in Redis as it is",
-            "warning: backends.far.auth: the credential travels in clear to tools.example:81; use https",
-            "warning: route 1 (* of far): validate_output is off: values are not checked",
+            "warning: neither server.tls nor trusted_proxies is set: tokens are sent unencrypted, unless a proxy "
+            "handles TLS",
+            "warning: server.cors.origins lets the pages of every site call; list the origins that you mean",
+            "warning: state.keys is not set: only this process can read what it stores in Redis, and only until it "
+            "restarts; a call that is repeated after that runs again",
+            "warning: state.insecure lets calls be sent to Redis, or stored there, unencrypted",
+            "warning: backends.far.auth: the credential is sent unencrypted to tools.example:81; use https",
+            "warning: route 1 (* of far): validate_output is off: results are not checked",
             f"warning: {path}:5:80: backends.far.auth.bearer: holds a secret in clear; write ${{env:NAME}} or "
             "${file:/path} in its place",
         ],
@@ -143,9 +144,7 @@ auth:
 mcp: {{enabled: {enabled}}}
 """
     (tmp_path / "secret").write_text("s" * 32)
-    said = (
-        "the audience of https://a.example lacks https://tools.example/at/mcp, for which callers of MCP ask for their"
-    )
+    said = "the audience of https://a.example lacks https://tools.example/at/mcp, which MCP clients ask for in their"
     for enabled, expected in (("true", f"warning: auth.jwt: {said} tokens\n"), ("false", "")):
         done = entered("check", write(tmp_path, text.format(enabled=enabled)))
         assert (done.returncode, done.stderr) == (0, expected)

@@ -33,10 +33,10 @@ routes:
   - {tools: "Builds.*", backend: builds}
 """
 WARNINGS = """\
-warning: server.public_url is not set, and 0.0.0.0 in the links of challenges leads nowhere
-warning: neither server.tls nor trusted_proxies is set: tokens travel in clear, unless a proxy sees to it
-warning: server.cors.origins lets pages of every site call; list those that are meant
-warning: route 5 (* of postbox): validate_output is off: values are not checked
+warning: server.public_url is not set, so links of challenges begin with 0.0.0.0 and lead nowhere
+warning: neither server.tls nor trusted_proxies is set: tokens are sent unencrypted, unless a proxy handles TLS
+warning: server.cors.origins lets the pages of every site call; list the origins that you mean
+warning: route 5 (* of postbox): validate_output is off: results are not checked
 """
 FOUND = """\
 FILE: good (5 backends, 8 routes)
@@ -69,8 +69,8 @@ Sms.Send@1.0.0           postbox  -          53      Sends a text message.
   builds: It lists more than 3 tools; only the first 3 are looked at.
   office: no route publishes 2 tools: Doorbell.Ring@0.1.0, Text.Echo@1.0.0
   spare: no route publishes 3 tools: Mail.Search@1.0.0, Notes.Create@1.0.0, Notes.List@1.0.0
-  office: route 3 (Calculator.Add) publishes nothing: earlier routes take all that it fits
-  office: route 4 (Txt.*) publishes nothing: it fits no tool
+  office: route 3 (Calculator.Add) publishes nothing: earlier routes match all of its tools
+  office: route 4 (Txt.*) publishes nothing: it matches no tool
 """
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
-from subprocess import PIPE
 from typing import Any
 
 import httpx
@@ -17,7 +16,7 @@ from gateway.backends.lists import WITHIN_S
 from tests import plainhttp
 from tests.live.faults.longlists import MANY_RECURSIVE, RECURSIVE
 from tests.support.calling import call, caller, value
-from tests.support.processes import START_S, GatewayProcess, Process, gateway, processor_s, settings, until
+from tests.support.processes import GatewayProcess, gateway, listening, processor_s, settings, until
 from tests.support.toolserver import echo, tool_server
 
 pytestmark = pytest.mark.anyio
@@ -26,6 +25,7 @@ MIB = 1024 * 1024
 HELD_S = 0.3  # of the gateway's processor time within one call; a quiet machine shows a fifth
 MEMORY = 400 * MIB  # more than before, in the gateway and its children together
 PAUSE_S = 0.005
+LONG_LISTS = "tests.live.faults.longlists"
 TAKEN_S = WITHIN_S + 30.0  # the gateway gives a list up by itself; before that, only the machine is slow
 
 
@@ -75,20 +75,6 @@ class Watched:
             await asyncio.sleep(PAUSE_S)
 
 
-@asynccontextmanager
-async def long_list(name: str) -> AsyncIterator[str]:
-    """A tool server with such a list; its URL."""
-    process = Process("tests.live.faults.longlists", name, stdout=PIPE, stderr=None)
-    try:
-        async with asyncio.timeout(START_S):
-            line = await process.line()
-        yield line.removeprefix("listening on ")
-    finally:
-        process.kill()
-        await process.wait()
-        process.close()
-
-
 MIXED = ("mixed", RECURSIVE + 1, 20_001 - RECURSIVE - 1)  # tools published, and left out, with the one for the rest
 FULL = [
     pytest.param("recursive", MANY_RECURSIVE, 0, marks=pytest.mark.soak),
@@ -99,7 +85,7 @@ FULL = [
 @pytest.mark.parametrize(("name", "published", "left_out"), [MIXED, *FULL])
 async def test_neighbours_do_not_notice_a_list(name: str, published: int, left_out: int) -> None:
     """Ours; and what has not changed is not read again."""
-    async with tool_server({"Good.Echo": echo}) as good, long_list(name) as url:
+    async with tool_server({"Good.Echo": echo}) as good, listening(LONG_LISTS, name) as (_, url):
         late: dict[str, Any] = {"protocol": "otc", "url": url, "discovery": {"refresh": "1s"}}
         config = settings({"good": {"protocol": "otc", "url": good.url}, "hostile": late})
         async with gateway(config) as running, caller(running.url) as http, plainhttp.async_client() as admin:

@@ -5,26 +5,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import sys
 import time
-from asyncio.subprocess import PIPE, Process
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import httpx
 
 from tests import plainhttp
-
-CHECKOUT = Path(__file__).parents[3]
-START_S = 30.0
-LISTENING = "listening on "
+from tests.support.processes import LISTENING, Process, listening
 
 answers: dict[str, dict[str, Any]] = {}
 asked: Counter[str] = Counter()
@@ -112,20 +106,8 @@ class Issuer:
 @asynccontextmanager
 async def issuer_process(port: int = 0) -> AsyncIterator[Issuer]:
     """Runs an issuer, on a free port unless it is to succeed another."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "tests.live.security.issuer", str(port), cwd=CHECKOUT, stdout=PIPE
-    )
-    try:
-        assert process.stdout is not None
-        async with asyncio.timeout(START_S):
-            line = (await process.stdout.readline()).decode().strip()
-        assert line.startswith(LISTENING), "the issuer did not start"
-        async with plainhttp.async_client() as http:
-            yield Issuer(process, line.removeprefix(LISTENING), "main", http)
-    finally:
-        if process.returncode is None:
-            process.kill()
-        await process.communicate()
+    async with listening("tests.live.security.issuer", str(port)) as (process, base), plainhttp.async_client() as http:
+        yield Issuer(process, base, "main", http)
 
 
 def main() -> None:

@@ -74,12 +74,12 @@ IN_LOGS = re.compile(r"(kept |crumb |mcp )?call id( of .*)?|held id|no state id"
 LOGGED = (
     "a tool server gave a broken answer",
     "a tool server broke off",
-    "a value breaks its tool's output schema",
+    "a result does not fit its tool's output schema",
 )
 LOOKED_AT = {
     "log of the first life": "a tool server gave a broken answer",
     "log of the second life": "the state cannot be reached",
-    "answers to another caller": "There is no such call of yours.",
+    "answers to another caller": "You have no call with this id.",
     "metrics": "toolgate_build_info",
     "detailed health": "crumbs",
     "commands of Redis": "EVALSHA",

@@ -20,8 +20,8 @@ from tests.support.toolserver import Exchange, echo, tool_server
 pytestmark = pytest.mark.anyio
 
 MANY = 40  # calls over connections of their own: that all of them meet one worker of two happens once in 2^39 times
-REPLACED = "a worker that cannot go by the configuration is replaced"
-BROKEN = "the configuration could not be put to use; the last good one is"
+REPLACED = "a worker that cannot use the configuration is replaced"
+BROKEN = "the configuration could not be applied; the last good one stays in use"
 
 
 async def test_what_one_worker_cannot_put_to_use_the_others_give_up_again(redis_url: str, tmp_path: Path) -> None:

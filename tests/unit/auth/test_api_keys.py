@@ -118,7 +118,7 @@ def test_where_no_key_is_configured_one_beside_a_good_token_is_a_second_credenti
     token = bearer()
     auth.identify(token)
     error = refused(auth, with_header(token.headers[b"authorization"], oxp_api_key=KEY), Reason.SEVERAL)
-    assert str(error) == "Send one credential only, a bearer token."
+    assert str(error) == "Send only one credential: a bearer token."
 
 
 def test_where_no_key_is_configured_a_key_alone_gets_what_to_send_and_is_no_guess() -> None:

@@ -7,7 +7,7 @@ import pytest
 from gateway.backends.openapi_mismatch import MANY, MismatchWarnings
 
 KNOWS_NOT = "an API does not know an operation as its document describes it"
-NOTHING = "an API has nothing anywhere: its url may be wrong"
+NOTHING = "an API answers every call with 404: its url may be wrong"
 
 ROWS = {
     "404 of several tools": ([(404, "A"), (404, "B")] * MANY, [NOTHING]),

@@ -142,7 +142,7 @@ async def test_a_refresh_that_ends_while_another_makes_the_snapshot_is_kept(capl
             assert reasons(catalogue, server) == {server.name: "the toolset is not valid"}
         said = [record.getMessage() for record in caplog.records]
         assert said.count("tools of a backend are left out") == len(invalid)
-        assert said.count("no tool is left out any more") == 0
+        assert said.count("no tool of a backend is left out any more") == 0
         good.tools = [tool("A.X", description="new")]
         await hours.pass_()
         assert all(reasons(catalogue, server) for server in invalid)

@@ -95,20 +95,20 @@ def test_remarks_begin_with_what_is_down() -> None:
     assert [(remark.kind, remark.text) for remark in remarks_on(found)] == [
         ("state_down", "state is down: no answer"),
         ("issuer_down", "auth: the keys of https://id cannot be fetched: status 500"),
-        ("route_unused", "one: route 3 (C.D) hides nothing: earlier routes take all that it fits"),
+        ("route_unused", "one: route 3 (C.D) hides nothing: earlier routes match all of its tools"),
         (
             "description_missing",
-            "one: 2 tools without a description, so that no model knows what for: C.D@1.0.0, C.E@1.0.0",
+            "one: 2 tools without a description, so models cannot know their use: C.D@1.0.0, C.E@1.0.0",
         ),
         (
             "description_long",
-            "one: 1 description of more than 1024 characters, of which many models see the beginning only: C.F@1.0.0",
+            "one: 1 description of more than 1024 characters, of which many models see only the beginning: C.F@1.0.0",
         ),
         (
             "input_unchecked",
-            "one: 2 tools without a schema of the input, of which nothing is checked: C.E@1.0.0, C.G@1.0.0",
+            "one: 2 tools without a schema of the input, so that arguments are not checked: C.E@1.0.0, C.G@1.0.0",
         ),
-        ("output_unchecked", "one: values of C.D@1.0.0 cannot be checked: It is recursive."),
+        ("output_unchecked", "one: results of C.D@1.0.0 cannot be checked: It is recursive."),
     ]
 
 

@@ -118,7 +118,7 @@ def test_every_file_of_values_is_one_that_the_chart_takes() -> None:
 
 @each_page
 def test_every_link_leads_somewhere(page: Path) -> None:
-    assert links(text_of(page)) or page.name == "performance.md"
+    assert links(text_of(page))
     for link in links(text_of(page)):
         if link in SPECIFICATIONS.values():
             continue

@@ -20,6 +20,7 @@ from gateway.metrics.recording import CALLBACK_OUTCOMES, OUTCOMES
 from gateway.model import Json, ToolFailure, ToolResult
 from gateway.server.refusals import Refusal
 from gateway.settings.mcp import McpSettings
+from tests.bench import picture
 from tests.support.markdown import DOCS, PAGES, ROOT, blocks, headings, rows
 
 ERRORS = (DOCS / "errors.md").read_text("utf-8")
@@ -115,6 +116,15 @@ def test_every_field_of_a_line_in_the_log_is_listed() -> None:
         "203.0.113.1", "2026-07-28", "mine", "tg-ours",
     )  # fmt: skip
     assert {*listed, "level", "logger", "message"} == decode(bytes(line)).keys()
+    (block,) = blocks(OPERATING, "json", "line.json")
+    example = decode(block.text.encode())
+    assert members(example) == [name for name in members(decode(bytes(line))) if name in members(example)]
+
+
+def test_the_picture_of_performance_shows_the_figures_of_its_page() -> None:
+    drawn = picture.draw(picture.groups_of((DOCS / "performance.md").read_text("utf-8")))
+    ours = "draw it anew: python -m tests.bench.picture > docs/performance.svg"
+    assert (DOCS / "performance.svg").read_text("utf-8") == drawn, ours
 
 
 def test_every_alert_has_a_runbook_under_its_name_and_leads_to_it() -> None:

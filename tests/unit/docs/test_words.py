@@ -26,14 +26,10 @@ MEANINGS = {
     "RCRT": "Right Context, Right Time",
 }
 LOOKED_UP = {DOCS / "configuration.md", DOCS / "runbooks.md"}  # nobody reads these from the top
-OLD = {
-    DOCS / f"{name}.md"
-    for name in ("backends", "dialects", "errors", "extending", "mcp", "operating", "performance", "security")
-}
 READ = [
     ROOT / "README.md",
     *sorted(ROOT.glob("examples/*/README.md")),
-    *(page for page in PAGES if page not in LOOKED_UP | OLD),
+    *(page for page in PAGES if page not in LOOKED_UP),
 ]
 
 
