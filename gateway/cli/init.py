@@ -32,11 +32,12 @@ NOTHING = "Nothing is written."
 
 
 class Plan(NamedTuple):
-    """What is to be written, and where."""
+    """What is to be written, and where. `exported` are the variables that the shell has."""
 
     draft: Draft
     callers: Callers
     output: Path
+    exported: frozenset[str]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,11 +99,12 @@ def _planned(arguments: argparse.Namespace) -> Plan:
     if os.path.lexists(output):  # before anything is asked
         raise _exists(output)
     may_call = main_loop(callers(_trusted(arguments), output.parent))
-    return Plan(_draft(_wanted(arguments, output), arguments.protocol), may_call, output)
+    return Plan(_draft(_wanted(arguments, output), arguments.protocol), may_call, output, frozenset(os.environ))
 
 
 def _asked(arguments: argparse.Namespace) -> Plan:
-    """Asks for what the words do not say. Raises CommandError, EOFError."""
+    """Asks for what the words do not say, and says what was found. Raises CommandError, EOFError."""
+    exported = frozenset(os.environ)
     folder = (arguments.output or configuration.DEFAULT).parent
     wanted = _wanted(arguments, arguments.output or configuration.DEFAULT)
     trusted = _trusted(arguments)
@@ -113,9 +115,8 @@ def _asked(arguments: argparse.Namespace) -> Plan:
         may_call = main_loop(callers(trusted, folder))
     else:
         may_call = questions.callers(lambda trusted: main_loop(callers(trusted, folder)))
-    return Plan(
-        draft, may_call, arguments.output or questions.output(configuration.DEFAULT, Path(f"{draft.name}.yaml"))
-    )
+    output = arguments.output or questions.output(configuration.DEFAULT, Path(f"{draft.name}.yaml"))
+    return Plan(draft._replace(said=()), may_call._replace(said=()), output, exported)
 
 
 def _wanted(arguments: argparse.Namespace, output: Path) -> Wanted:
@@ -162,17 +163,11 @@ def _draft(wanted: Wanted, protocol: str | None) -> Draft:
 
 def _write(plan: Plan) -> int:
     """Checks what is planned, writes it, and says what comes next. Raises CommandError."""
-    draft, may_call, output = plan
+    draft, may_call, output, _ = plan
     text = _text(draft, may_call)
     config = checked(text, output.parent)
     problems, is_good = _check_live(config)
-    try:
-        with output.open("x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
-        raise _exists(output) from None
-    except OSError as exc:
-        raise CommandError(USAGE, f"{output} cannot be written: {exc.strerror}.") from exc
+    _create(output, text)
     say(f"{output} is written.", *draft.said, *may_call.said)
     say(f"  Checked live: {count(len(problems), 'problem') if problems else 'no problems'}.")
     say(*(f"    {problem}" for problem in problems), "", "Next:")
@@ -187,6 +182,22 @@ def _check_live(config: Config) -> tuple[list[str], bool]:
     found: JsonObject = main_loop(inspect(config))
     problems = [*configuration.warnings(config), *(remark.text for remark in remarks_on(found))]
     return problems, all(one["up"] for one in (*found["backends"].values(), *found["issuers"].values()))
+
+
+def _create(output: Path, text: str) -> None:
+    """Raises CommandError, also where there is a file already."""
+    try:
+        with output.open("x", encoding="utf-8") as file:
+            try:
+                file.write(text)
+                file.flush()
+            except OSError:
+                output.unlink()  # a part of it would be taken for the whole
+                raise
+    except FileExistsError:
+        raise _exists(output) from None
+    except OSError as exc:
+        raise CommandError(USAGE, f"{output} cannot be written: {exc.strerror}.") from exc
 
 
 def _exists(output: Path) -> CommandError:
@@ -208,9 +219,10 @@ def _next_steps(plan: Plan) -> Iterator[str]:
     named = plan.output != configuration.DEFAULT
     option = f" -c {shlex.quote(str(plan.output))}" if named else ""
     variables = {**plan.draft.variables, **plan.callers.variables}
-    steps = [(f"export {name}=...", what) for name, what in variables.items() if name not in os.environ]
+    steps = [(f"export {name}=...", what) for name, what in variables.items() if name not in plan.exported]
+    there = ", where that secret is exported too" if plan.callers.variables else ""
     steps += [
-        (f"{PROGRAM} serve{option}", "the gateway; then, in another terminal:"),
+        (f"{PROGRAM} serve{option}", f"the gateway; then, in another terminal{there}:"),
         (f"export TOOLGATE_TOKEN={plan.callers.token.format(config=option)}", plan.callers.about_token),
         (f"{PROGRAM} tools", "what callers may use"),
     ]

@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
+from urllib.parse import urlsplit
 
 from gateway.cli.drafting import openapi
 from gateway.cli.drafting.draft import DRAFTERS, CredentialWantedError, Draft, Drafter, NotSpokenError, Wanted
-from gateway.cli.drafting.look import Look, looking
+from gateway.cli.drafting.look import LOOK_S, Look, looking
 from gateway.cli.output import FAILED, USAGE, CommandError
 from gateway.logs import output
 
 # Asked one after the other: what follows is only asked where nothing before it has tools. A server of breadcrumbs is
 # asked for a token first, and documents are looked for at a dozen places.
 ROUNDS: Sequence[Sequence[str]] = (("otc", "oxp", "callback", "mcp"), ("rcrt", "openapi"))
+API = "For an API with a public OpenAPI document, say --protocol openapi."
+MAX_REASON = 140  # characters
 HOST = re.compile(r"(localhost|[a-z0-9.-]+:[0-9]+)(/.*)?", re.IGNORECASE)  # of a URL without its beginning
 
 Answers = dict[str, Draft | NotSpokenError]  # by protocol
@@ -37,6 +41,7 @@ async def ask(wanted: Wanted, protocol: str | None = None) -> Draft:
         return await _insist(wanted, protocol, seen)
     if openapi.is_document(seen.body):
         return await _draft(replace(wanted, is_document=True), "openapi")
+    _check_answer(wanted, seen)
     answers: Answers = {}
     for protocols in ROUNDS:
         answers |= await _ask_each(wanted, protocols)
@@ -44,6 +49,7 @@ async def ask(wanted: Wanted, protocol: str | None = None) -> Draft:
         with_tools = [draft for draft in drafts if draft.tools]
         if with_tools:
             return _first(with_tools)
+        _check_credential(wanted, answers)
     if drafts:
         return _first(drafts)
     raise _unknown(wanted, seen, answers)
@@ -58,6 +64,24 @@ def _check(wanted: Wanted) -> None:
         raise CommandError(USAGE, f"There is no file {wanted.place}.", hint)
     if wanted.is_url and not wanted.place.startswith(("http://", "https://")):
         raise CommandError(USAGE, f"{wanted.place} must be the path of a file, or a URL with http:// or https://.")
+
+
+def _check_answer(wanted: Wanted, seen: Look) -> None:
+    """Raises CommandError for a server of which nothing can be found out."""
+    if seen.is_silent:
+        said = f"{wanted.place} takes connections, but has not answered within {LOOK_S:g} s."
+        raise CommandError(FAILED, said, "If it only answers requests of its protocol, say which with --protocol.")
+    if urlsplit(wanted.place).query:
+        hint = "What it has to prove who asks is for --token-env."
+        raise CommandError(USAGE, f"{wanted.place.partition('?')[0]} is no document, so no query can follow it.", hint)
+
+
+def _check_credential(wanted: Wanted, answers: Mapping[str, Draft | NotSpokenError]) -> None:
+    """Raises CommandError if any answer was that a credential is missing, or another one."""
+    refused = (str(one) for one in answers.values() if isinstance(one, NotSpokenError) and one.wants_credential)
+    reason = next(refused, None)
+    if reason is not None:
+        raise CredentialWantedError(reason, API, has_token=wanted.token_env is not None)
 
 
 async def _draft(wanted: Wanted, protocol: str) -> Draft:
@@ -92,25 +116,24 @@ def _first(drafts: Sequence[Draft]) -> Draft:
     first, *others = drafts
     if not others:
         return first
-    also = f"  It also speaks {', '.join(other.form for other in others)}; --protocol chooses."
+    also = f"  It also speaks {' and '.join(other.form for other in others)}: --protocol chooses."
     return first._replace(said=(*first.said, also))
 
 
 def _unknown(wanted: Wanted, seen: Look, answers: Mapping[str, Draft | NotSpokenError]) -> CommandError:
-    """The error for a server that speaks no protocol, or wants a credential first."""
-    failures = {name: answer for name, answer in answers.items() if isinstance(answer, NotSpokenError)}
-    refused = [str(failure) for failure in failures.values() if failure.wants_credential]
+    """The error for a server that speaks no protocol."""
     if seen.status in (401, 403):
-        refused.append(f"{wanted.place} answered {seen.status}")
-    if refused:
-        return CredentialWantedError(refused[0], has_token=wanted.token_env is not None)
+        reason = f"{wanted.place} answered {seen.status}"
+        return CredentialWantedError(reason, has_token=wanted.token_env is not None)
     hint = "Give the URL below which its protocol is spoken, or that of its OpenAPI document."
     if seen.location:
         hint = f"It redirects to {seen.location}: give that URL."
     said = f"{wanted.place} speaks none of the protocols that it was asked in:"
-    return CommandError(FAILED, said, *_reasons(failures), hint)
+    return CommandError(FAILED, said, *_reasons(answers), hint)
 
 
-def _reasons(failures: Mapping[str, NotSpokenError]) -> Iterator[str]:
-    widest = max(map(len, failures))
-    yield from (f"  {name.ljust(widest)}  {failure}" for name, failure in failures.items())
+def _reasons(answers: Mapping[str, Draft | NotSpokenError]) -> Iterator[str]:
+    """A line for each protocol; what servers answer may be a whole page."""
+    widest = max(map(len, answers))
+    for name, answer in answers.items():
+        yield f"  {name.ljust(widest)}  {textwrap.shorten(str(answer), MAX_REASON, placeholder=' ...')}"

@@ -21,6 +21,7 @@ from gateway.settings.web import is_issuer_url
 KEY_BYTES = 32
 AUDIENCE = "toolgate"
 COMMON = frozenset({"RS256", "ES256", "ES384", "ES512", "EdDSA"})  # what a kind of key is mostly used with
+KEYS_ELSEWHERE = "If its keys are elsewhere, add --jwks-url or --jwt-public-key."
 ASK_ISSUER = "a token of the issuer"
 
 
@@ -97,7 +98,12 @@ def _public_key(trusted: Trusted, issuer: str, path: str, folder: Path) -> Calle
 
 async def _published_keys(trusted: Trusted, issuer: str) -> Callers:
     """Asks for the keys, where they are said to be or where the issuer itself says they are."""
+    if trusted.jwks_url is None and not is_issuer_url(issuer):
+        raise CommandError(
+            USAGE, f"{issuer} cannot be asked for its keys: that takes an https URL without query.", KEYS_ELSEWHERE
+        )
     source = "discovery: true" if trusted.jwks_url is None else f"jwks_url: {quoted(trusted.jwks_url)}"
+    url = trusted.jwks_url or issuer.rstrip("/") + remote.WELL_KNOWN
     try:
         async with asyncio.timeout(remote.FETCH_S):
             url, named = await _where(trusted.jwks_url, issuer)
@@ -108,7 +114,7 @@ async def _published_keys(trusted: Trusted, issuer: str) -> Callers:
         raise CommandError(FAILED, f"{issuer} is not the name of the issuer there.", hint) from exc
     except (remote.UnavailableError, KeySetError, TimeoutError) as exc:
         reason = str(exc) or f"no answer within {remote.FETCH_S:g} s"
-        raise CommandError(FAILED, f"The keys of {issuer} cannot be had: {reason}.") from exc
+        raise CommandError(FAILED, f"The keys of {issuer} cannot be had: {reason} ({url}).") from exc
     if keys.is_empty:
         raise CommandError(FAILED, f"None of the keys of {issuer} can be used: Toolgate takes {', '.join(_known())}.")
     algorithms = _ordered(keys.algorithms & named) or _usual(keys.algorithms)
@@ -119,8 +125,6 @@ async def _where(jwks_url: str | None, issuer: str) -> tuple[str, frozenset[str]
     """Where the keys are, and the algorithms that the issuer says it signs with. Raises UnavailableError."""
     if jwks_url is not None:
         return jwks_url, frozenset()
-    if not is_issuer_url(issuer):
-        raise remote.UnavailableError("it is no https URL without query (http is for loopback only)")
     document = await remote.discover(issuer, remote.system_authorities())
     listed = document.get("id_token_signing_alg_values_supported")
     named = [name for name in listed if isinstance(name, str)] if isinstance(listed, list) else []

@@ -89,6 +89,11 @@ class Wanted:
         return os.environ.get(self.token_env, "") if self.token_env else ""
 
     @property
+    def variables(self) -> Mapping[str, str]:
+        """The variable of the token, with what belongs there."""
+        return {self.token_env: "the token that the tool server wants"} if self.token_env else {}
+
+    @property
     def is_near(self) -> bool:
         """Whether the server is on this machine."""
         return is_loopback(urlsplit(self.place).hostname or "")
@@ -130,12 +135,12 @@ class NotSpokenError(Exception):
 class CredentialWantedError(CommandError):
     """A server wants to know who asks."""
 
-    def __init__(self, reason: str, *, has_token: bool) -> None:
+    def __init__(self, reason: str, *hints: str, has_token: bool) -> None:
         if has_token:
-            super().__init__(FAILED, f"The server does not accept the token: {reason}.")
+            super().__init__(FAILED, f"The server does not accept the token: {reason}.", *hints)
         else:
             hint = "Export its token as a variable, and name that with --token-env, such as --token-env TOOL_TOKEN."
-            super().__init__(FAILED, f"The server wants a credential: {reason}.", hint)
+            super().__init__(FAILED, f"The server wants a credential: {reason}.", hint, *hints)
 
 
 class Drafter(Protocol):

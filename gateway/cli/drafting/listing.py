@@ -57,10 +57,10 @@ def drafted(
     own = toolkits.pop() if len(toolkits) == 1 else ""
     name = wanted.name or name_of(title or own) or name_at(wanted.place)
     tools = tuple(dict.fromkeys(re.sub(f"^{ASKED_AS}[.]", f"{word(name)}.", one.tool) for one in found.listing.tools))
-    about = [f"  {name}: {count(len(found.listing.tools), 'tool')} over {found.form}{_some(tools)}"]
+    about = [f"  {name}: {count(len(tools), 'tool')} over {found.form}{_some(tools)}"]
     about += [f"  left out {one.id}: {one.reason}" for one in found.listing.rejected]
     yaml = backend_yaml(name, protocol, [*lines, *wanted.auth])
-    return Draft(protocol, found.form, name, yaml, tools, (*about, *said))
+    return Draft(protocol, found.form, name, yaml, tools, (*about, *said), wanted.variables)
 
 
 def _some(tools: Sequence[str]) -> str:

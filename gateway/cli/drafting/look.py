@@ -14,7 +14,7 @@ from gateway.cli.output import FAILED, USAGE, CommandError
 from gateway.openapi.document import MAX_BYTES
 from gateway.settings import TlsSettings
 from gateway.sse import EventParser
-from gateway.transport import Limits, Origin, Pool, Reply, StreamedReply, TransportError
+from gateway.transport import Kind, Limits, Origin, Pool, Reply, StreamedReply, TransportError
 from gateway.wire import Headers
 
 LOOK_S = 10.0
@@ -28,11 +28,15 @@ OLD_MCP = (
 
 
 class Look(NamedTuple):
-    """What a URL shows: nothing of a stream of events, which would not end; status 0 for a broken answer."""
+    """What a URL shows: nothing of a stream of events, which would not end; status 0 for a broken answer.
+
+    `is_silent`: none came at all.
+    """
 
     status: int
     body: bytes = b""
     location: str = ""
+    is_silent: bool = False
 
 
 @asynccontextmanager
@@ -58,7 +62,7 @@ async def _look(pool: Pool, headers: Headers, url: str) -> Look:
         reply = await pool.reply_or_events(b"GET", target, headers, b"", timeout_s=LOOK_S, max_body=MAX_BYTES)
     except TransportError as exc:
         if exc.sent:  # whether it speaks a protocol may show all the same
-            return Look(0)
+            return Look(0, is_silent=exc.kind is Kind.TIMEOUT)
         where = "" if exc.kind in NAMES_ORIGIN else f"{url}: "
         raise CommandError(FAILED, f"{where}{exc}") from exc
     if isinstance(reply, Reply):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
@@ -14,6 +14,7 @@ from gateway.backends.openapi_credentials import document_headers
 from gateway.backends.openapi_documents import DocumentFile, Documents, DocumentUrl
 from gateway.backends.openapi_terms import terms_of
 from gateway.backends.server import open_pool
+from gateway.cli.drafting import schemes
 from gateway.cli.drafting.draft import (
     ASKED_AS,
     Draft,
@@ -30,11 +31,8 @@ from gateway.cli.output import FAILED, USAGE, CommandError, count
 from gateway.dialects.listings import decode_report, decode_summary
 from gateway.errors import GatewayError
 from gateway.jsontext import encode
-from gateway.model import Rejected
-from gateway.openapi.curation import ALL, chosen
+from gateway.openapi.curation import ALL
 from gateway.openapi.document import Document, DocumentError, read_document
-from gateway.openapi.errors import OperationError
-from gateway.openapi.operations import partial_operations
 from gateway.openapi.terms import Terms
 from gateway.openapi.tools import decoder, read_operations
 from gateway.settings.openapi import OpenApiBackendSettings
@@ -49,15 +47,7 @@ DECLARED = re.compile(rb"""(?:[{,]\s*"|^)(?:openapi|swagger)"?\s*:\s*["']?[0-9]"
 SEARCH_S = 20.0  # for all of them
 ANY_API = "api"  # a name where the title says nothing
 VARIABLE = re.compile(r"\{([^{}]*)\}")
-SCHEME = re.compile(r"[^\x00-\x20\x7f]{1,256}")
 TOO_MANY = "operations.max"  # stands in what is said about too many operations
-
-
-class Credential(NamedTuple):
-    """A credential for a security scheme: its YAML, and the variables it names with what belongs there."""
-
-    yaml: str
-    variables: Mapping[str, str]
 
 
 class Source(NamedTuple):
@@ -84,13 +74,15 @@ async def draft(wanted: Wanted, protocol: str) -> Draft:
     after = list(_operations(wanted))
     terms = terms_of(_settings(name, [*before, *after], wanted.folder), name)
     found = _listed(terms, source.text)
-    credentials = {} if wanted.token_env else _credentials(name, document, terms)
+    credentials = {} if wanted.token_env else schemes.credentials(name, document, terms)
     of = " ".join(document.title.split()) or place
     about = [f"  {name}: {count(len(found.tools), 'tool')} of {of}, called at {url}", *found.said]
     if place != wanted.place:
         about.append(f"  found its document (OpenAPI {document.dialect}) at {place}")
-    variables = {name: what for one in credentials.values() for name, what in one.variables.items()}
-    yaml = backend_yaml(name, protocol, [*before, *wanted.auth, *_auth(credentials), *after])
+    variables = {**wanted.variables}
+    for one in credentials.values():
+        variables |= one.variables
+    yaml = backend_yaml(name, protocol, [*before, *wanted.auth, *schemes.auth(credentials), *after])
     return Draft(protocol, f"OpenAPI {document.dialect}", name, yaml, found.tools, tuple(about), variables)
 
 
@@ -245,60 +237,3 @@ def _listed(terms: Terms, text: bytes) -> Listed:
         )
         raise CommandError(USAGE, "None of its operations becomes a tool:", *said, *filter(None, [hint]))
     return Listed(tools, tuple(said))
-
-
-def _credentials(name: str, document: Document, terms: Terms) -> dict[str, Credential]:
-    """What operations that are chosen ask for, by security scheme: of alternatives the first that can be given."""
-    found: dict[str, Credential] = {}
-    for partial in partial_operations(document):
-        if isinstance(partial, Rejected) or chosen(partial.operation, terms) is not None:
-            continue
-        alternatives = partial.node.get("security", document.root.get("security"))
-        if not isinstance(alternatives, list) or {} in alternatives:  # it can be called without a credential
-            continue
-        for alternative in alternatives:
-            schemes = {scheme: _credential(name, scheme, document) for scheme in alternative}
-            given = {scheme: one for scheme, one in schemes.items() if one is not None}
-            if len(given) == len(schemes):
-                found |= given
-                break
-    return found
-
-
-def _credential(name: str, scheme: str, document: Document) -> Credential | None:
-    """A credential for a scheme; None if it is of a kind that the gateway cannot have."""
-    declared = document.components.get("securitySchemes")
-    try:
-        node = document.resolve(declared.get(scheme)) if isinstance(declared, dict) else {}
-    except OperationError:
-        return None
-    variable = re.sub("[^A-Z0-9]+", "_", f"{name}_{scheme}".upper()).strip("_")
-    what = f"what the API expects for its security scheme {scheme}"
-    match node:
-        case _ if SCHEME.fullmatch(scheme) is None:
-            return None
-        case {"type": "apiKey", "in": "header" | "query" | "cookie" as where, "name": str(key)}:
-            place = f"in: {where}, name: {quoted(key)}"
-            return Credential(f'api_key: {{{place}, value: "${{env:{variable}}}"}}', {variable: what})
-        case {"type": "http", "scheme": str(word)} if word.lower() == "basic":
-            user, password = f"{variable}_USER", f"{variable}_PASSWORD"
-            yaml = f'basic: {{user: "${{env:{user}}}", password: "${{env:{password}}}"}}'
-            return Credential(yaml, {user: f"{what}: the user", password: f"{what}: the password"})
-        case {"type": "http", "scheme": str(word)} if word.lower() == "bearer":
-            return Credential(f'bearer: "${{env:{variable}}}"', {variable: f"{what}: a token"})
-        case {"type": "oauth2" | "openIdConnect"}:
-            return Credential(f'bearer: "${{env:{variable}}}"', {variable: f"{what}: a token"})
-    return None
-
-
-def _auth(credentials: Mapping[str, Credential]) -> Iterator[str]:
-    """The YAML of the backend's credentials."""
-    match list(credentials.items()):
-        case []:
-            return
-        case [(_, one)]:
-            yield f"auth: {{{one.yaml}}}"
-        case several:
-            yield "auth:"
-            yield "  schemes:"
-            yield from (f"    {quoted(scheme)}: {{{one.yaml}}}" for scheme, one in several)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from getpass import getpass
 from pathlib import Path
 from typing import TypeVar
 
@@ -60,7 +61,7 @@ def _asked(wanted: Wanted, ask: Ask) -> Draft:
         if wanted.token_env is not None:
             raise
         complain(exc.lines[0])
-        wanted = replace(wanted, token_env=_answer("Variable of this terminal that holds its token", "TOOL_TOKEN"))
+        wanted = replace(wanted, token_env=_token())
         draft = ask(wanted)
     say(*draft.said)
     while wanted.name is None and (name := _answer("Name of the backend", draft.name)) != draft.name:
@@ -68,6 +69,14 @@ def _asked(wanted: Wanted, ask: Ask) -> Draft:
         if renamed is not None:
             return renamed
     return draft
+
+
+def _token() -> str:
+    """The name of a variable that holds a token from now on, here at least."""
+    variable = _answer("Variable that will hold its token", "TOOL_TOKEN")
+    if not os.environ.get(variable):
+        os.environ[variable] = getpass("The token, which is neither shown nor written: ").strip()
+    return variable
 
 
 def callers(look: Look) -> Callers:
@@ -87,6 +96,7 @@ def callers(look: Look) -> Callers:
                 complain("Answer 1, 2 or 3.")
                 continue
         found = _tried(partial(look, trusted))
+    say(*found.said)
     return found
 
 

@@ -157,6 +157,22 @@ def test_questions_lead_to_a_file_and_bad_answers_are_asked_again(
     assert configuration_file.read_text() == "mine"
 
 
+def test_a_token_is_asked_for_where_the_server_wants_one(
+    demo: Demo, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ((url, token),) = re.findall(r"TOOLGATE_URL=(\S+) TOOLGATE_TOKEN=(\S+)", demo.screen)
+    monkeypatch.setenv("OTHER_TOKEN", "")  # so that it is as it was when the test is over
+    monkeypatch.delenv("OTHER_TOKEN")
+    monkeypatch.setattr("gateway.cli.drafting.questions.getpass", lambda _: token)
+    done = answered(f"{url}\nOTHER_TOKEN\n\n\n\n", tmp_path, monkeypatch)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith("The server wants a credential: ")
+    assert "  export OTHER_TOKEN=...  # the token that the tool server wants\n" in done.stdout
+    text = (tmp_path / configuration.DEFAULT).read_text()
+    assert "${env:OTHER_TOKEN}" in text
+    assert token not in text + done.stdout
+
+
 def test_the_end_of_input_ends_the_questions_with_nothing_written(
     servers: Mapping[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
+from gateway.cli.drafting import look
 from gateway.cli.drafting.asking import ask
 from gateway.cli.drafting.draft import Draft, Wanted, checked, name_at, name_of
 from gateway.cli.output import CommandError
-from tests.streams import Request, http_reply
+from tests.streams import Request, accepting, http_reply
 from tests.unit.cli.drafting.answering import FOLDER, Page, answering, behind, json_page, rpc
 
 pytestmark = pytest.mark.anyio
@@ -106,7 +108,7 @@ async def test_tools_come_before_an_empty_list_and_other_protocols_are_told() ->
         draft = await ask(site.wanted())
         insisted = await ask(site.wanted(), "otc")
     assert draft.protocol == "callback"
-    assert draft.said[-1] == "  It also speaks MCP 2025-03-26; --protocol chooses."
+    assert draft.said[-1] == "  It also speaks MCP 2025-03-26: --protocol chooses."
     assert (insisted.protocol, list(insisted.routes)) == ("otc", ["*"])
 
 
@@ -118,9 +120,11 @@ async def test_a_name_that_is_given_is_that_of_tools_that_name_no_toolkit() -> N
 
 async def test_a_server_that_wants_a_credential_gets_the_token_of_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
     pages: dict[str, Page] = {"/mcp": behind("t0ken", rpc(initialize=ABOUT, tools_list=TOOLS))}
+    pages["/openapi.json"] = json_page(API)  # which anybody may read
     async with answering(pages) as site:
         with pytest.raises(CommandError, match=r"wants a credential: .* 401(.|\n)*--token-env TOOL_TOKEN"):
             await ask(site.wanted())
+        assert (await ask(site.wanted(), "openapi")).form == "OpenAPI 3.1"
         with pytest.raises(CommandError, match="ACME_TOKEN, which --token-env names, is not set"):
             await ask(site.wanted(token_env="ACME_TOKEN"))
         monkeypatch.setenv("ACME_TOKEN", "other")
@@ -155,6 +159,26 @@ async def test_a_server_that_speaks_nothing_is_told_with_every_answer() -> None:
     for protocol in ("otc", "oxp", "callback", "mcp", "rcrt", "openapi"):
         assert f"\n  {protocol} " in said
     assert f"no document at {site.url} nor at 13 usual places" in said
+
+
+async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+    while await reader.read(1024):
+        pass
+
+
+async def test_a_server_that_says_nothing_is_not_asked_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(look, "LOOK_S", 0.01)
+    async with accepting(silent) as port:
+        with pytest.raises(CommandError, match="takes connections, but has not answered within"):
+            await ask(Wanted(place=f"http://127.0.0.1:{port}", folder=FOLDER))
+
+
+async def test_a_query_is_for_documents() -> None:
+    async with answering({"/openapi.json": json_page(API)}) as site:
+        with pytest.raises(CommandError, match=f"{site.url}/x is no document, so no query can follow it"):
+            await ask(site.wanted("/x?key=secret"))
+        draft = await ask(site.wanted("/openapi.json?version=1"))
+    assert f'document: "{site.url}/openapi.json?version=1"' in draft.yaml
 
 
 UNASKED = [

@@ -99,7 +99,9 @@ async def test_keys_of_no_use_are_told() -> None:
     async with answering(issuer({"kty": "oct", "k": "c2VjcmV0"})) as site:
         with pytest.raises(CommandError, match=r"None of the keys of .* can be used: Toolgate takes RS256, "):
             await callers(Trusted(issuer=site.url), FOLDER)
-        with pytest.raises(CommandError, match=r"cannot be had: status 404\."):
+        with pytest.raises(
+            CommandError, match=r"cannot be had: status 404 \(http://.*/x/\.well-known/openid-configuration\)"
+        ):
             await callers(Trusted(issuer=f"{site.url}/x"), FOLDER)
 
 
@@ -107,7 +109,10 @@ REFUSED = [
     (Trusted(secret_env="A", jwks_url="B"), "Say one of --jwt-secret-env, --jwt-public-key and --jwks-url"),
     (Trusted(jwks_url="https://issuer.example/keys"), "Say with --issuer who signs"),
     (Trusted(audience=("us",)), "--audience is for tokens of an issuer"),
-    (Trusted(issuer="http://issuer.example"), "it is no https URL without query"),
+    (
+        Trusted(issuer="http://issuer.example"),
+        "http://issuer.example cannot be asked for its keys: that takes an https URL",
+    ),
     (Trusted(issuer="me", public_key="/absent.pem"), "/absent.pem cannot be read: No such file or directory."),
     (Trusted(issuer="me", public_key=__file__), "is no public key in PEM form"),
 ]
