@@ -26,9 +26,10 @@ class Handler(BaseHTTPRequestHandler):
         url = f"http://127.0.0.1:{self.server.server_port}/invoke"
         self.answer({"name": "Builds", "endpoint": url, "tools": [BUILD]})
 
-    def do_POST(self):  # /invoke
-        call = json.loads(self.rfile.read(int(self.headers["content-length"])))
-        threading.Thread(target=build, args=[call]).start()
+    def do_POST(self):  # /invoke, or a notice such as /close_thread
+        document = json.loads(self.rfile.read(int(self.headers["content-length"])))
+        if self.path == "/invoke":
+            threading.Thread(target=build, args=[document]).start()
         self.answer({})
 
     def answer(self, document):

@@ -246,7 +246,7 @@ def report_capacity(max_connections: int) -> None:
     files = raise_open_files()
     fits = connections_for(files)
     if max_connections <= fits:
-        log.info("up to %d callers may be connected, and %d files open", max_connections, files)
+        log.info("each process takes up to %d callers and %d open files", max_connections, files)
     else:
         log.warning(
             "server.max_connections is %d but only %d waiting calls fit: raise the limit of open files (ulimit -n) "

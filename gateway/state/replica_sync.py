@@ -76,6 +76,7 @@ class ReplicaSync:
         self.on_news: Callable[[str], None] = lambda backend: None  # another replica saw that its tools changed
         self.on_lost: Callable[[], None] = lambda: None  # Redis has lost its data
         self.epoch = 0  # when the data that we know began, by the clock of Redis; 0: we know none yet
+        self._birth = b""  # the same, but unchanged by a restart of Redis that keeps them
         # The next claim has to look for calls that are ours in Redis only: handed over by a claim whose reply was lost,
         # or of long ago, in old data that Redis has started with.
         self.claims_in_doubt = False
@@ -155,7 +156,7 @@ class ReplicaSync:
         owned, scripts = self._owned, self._scripts
         expired = owned.expired()
         reply = await scripts.ask("beat", [record.key for record in expired], self.epoch, probing=True)
-        _, epoch, is_restoring, now_ms, used_bytes, max_bytes, is_known = reply
+        _, epoch, is_restoring, now_ms, used_bytes, max_bytes, birth = reply
         self.room = Room(used_bytes, max_bytes or None) if used_bytes else None
         owned.set_clock(now_ms / 1000)
         for record in expired:
@@ -164,8 +165,9 @@ class ReplicaSync:
             scripts.is_up = True
             self._up_since = asyncio.get_running_loop().time()
             restored = await owned.restore()
-            if self.epoch not in (0, epoch) and not is_known:
+            if self._birth not in (b"", birth):
                 self._report_loss(restored)
+            self._birth = birth
             is_restoring = (await scripts.ask("restored"))[0] == b"restoring"
             self.epoch = epoch
         await owned.report_outcomes()

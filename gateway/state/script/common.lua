@@ -19,7 +19,8 @@ local REGISTERED, DISPATCHING, AWAITING_USER, UNKNOWN, DONE = 1, 2, 4, 5, 6
 local YES, NO, ABSENT, RESTORING = { ok = 'yes' }, { ok = 'no' }, { ok = 'absent' }, { ok = 'restoring' }
 local CONFLICT, EXPIRED, TOO_LARGE = { ok = 'conflict' }, { ok = 'expired' }, { ok = 'too_large' }
 
-local EPOCH = 'toolgate:epoch' -- when the data here began; gone with the data when a server starts empty
+local BIRTH = 'toolgate:birth' -- when the data here began; gone with the data when a server starts empty
+local EPOCH = 'toolgate:epoch' -- the same, or when a server last started with these data
 local SERVER = 'toolgate:server' -- the id of the run of the server that wrote these data
 local REPLICAS = 'toolgate:replicas' -- replica -> when its lease ends
 local RESTORERS = 'toolgate:restorers' -- replica -> until when it may be restoring what it owns

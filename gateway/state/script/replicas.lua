@@ -29,15 +29,15 @@ function operations.restored()
 end
 
 -- Extends this replica's lease and releases calls that have expired. If the epoch is not the one the replica knows, it is
--- counted among those that are restoring their calls. The last value says whether these data know the replica.
+-- counted among those that are restoring their calls. The last value says which data these are.
 function operations.beat(outlived, known)
   insist()
-  local is_known = redis.call('ZSCORE', REPLICAS, me) and 1 or 0
+  redis.call('SET', BIRTH, now, 'NX')
   redis.call('ZADD', REPLICAS, now + lease_ms, me)
   if #outlived > 0 then redis.call('SREM', held_key(me), unpack(outlived)) end
   if read_epoch() ~= known then operations.restoring() end
   local _, used, most = room()
-  return { 'beat', read_epoch(), restoring() and 1 or 0, now, used, most, is_known }
+  return { 'beat', read_epoch(), restoring() and 1 or 0, now, used, most, redis.call('GET', BIRTH) }
 end
 
 function operations.mine() return { 'mine', redis.call('SMEMBERS', held_key(me)) } end

@@ -234,14 +234,14 @@ async def test_heartbeats_must_fit_into_a_lease() -> None:
 
 
 async def test_everything_in_redis_goes_away_by_itself(open_replica: OpenReplica, redis_server: RedisServer) -> None:
-    """All but three names that do not grow with calls: since when there are data, by which server, and who is alive."""
+    """All but four names that do not grow with calls: since when there are data, by which server, and who is alive."""
     state = await open_replica()
     for to in (REGISTERED, ACCEPTED, AWAITING_USER):
         await began(state, call(question=f"question-{to}"), to)
     await state.forget((await began(state)).key, b"refused")
     with redis_server.connect() as redis:
         lasting = {name for name in redis.scan_iter() if redis.ttl(name) < 0}
-        assert lasting == {b"toolgate:epoch", b"toolgate:server", b"toolgate:replicas"}
+        assert lasting == {b"toolgate:birth", b"toolgate:epoch", b"toolgate:server", b"toolgate:replicas"}
 
 
 async def test_a_settled_call_is_on_no_list(open_replica: OpenReplica, redis_server: RedisServer) -> None:
@@ -251,6 +251,7 @@ async def test_a_settled_call_is_on_no_list(open_replica: OpenReplica, redis_ser
     await state.forget(forgotten.key)
     with redis_server.connect() as redis:
         assert set(redis.scan_iter()) == {
+            b"toolgate:birth",
             b"toolgate:epoch",
             b"toolgate:server",
             b"toolgate:replicas",

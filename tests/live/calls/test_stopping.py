@@ -39,7 +39,7 @@ async def _turned_away(running: GatewayProcess) -> bool:
     refused = {"message": "The gateway is stopping.", "code": "gateway_unavailable"}
     assert (answer.status_code, answer.json()) == (503, refused)
     assert (answer.headers["retry-after"], answer.headers["connection"]) == ("1", "close")
-    noted = {(line["status"], line["reason"], line["request_id"]) for line in running.logged("request")}
+    noted = {(line["status"], line.get("reason"), line["request_id"]) for line in running.logged("request")}
     return (503, "draining", answer.headers["x-request-id"]) in noted
 
 
