@@ -13,7 +13,8 @@ from functools import partial
 from hmac import compare_digest
 
 from gateway.calls.backlog import Backlog
-from gateway.calls.status import PREFIX, DeferredCall, metadata_of
+from gateway.calls.records import DeferredCall, metadata_of
+from gateway.calls.status import PREFIX
 from gateway.errors import GatewayError
 from gateway.ports import Receiver
 from gateway.request import Request

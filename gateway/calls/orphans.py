@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from itertools import islice
 
 from gateway.calls.outcomes import OutcomeRecorder, run_of
-from gateway.calls.status import PREFIX, UNREMEMBERED, UNSENT, CallMetadata, is_keyed, metadata_of
+from gateway.calls.records import CallMetadata, is_keyed, metadata_of
+from gateway.calls.status import PREFIX, UNREMEMBERED, UNSENT
 from gateway.ports import Backend
 from gateway.state.port import UNKNOWN, CallState, Record, State, StateUnavailable
 

@@ -13,21 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gateway.calls.backlog import Backlog
-from gateway.calls.status import (
-    CHALLENGE_TOO_LARGE,
-    PREFIX,
-    TOO_LARGE,
-    CallMetadata,
-    CallStatus,
-    is_keyed,
-    metadata_of,
-    pack,
-    pack_metadata,
-    pack_refusal,
-    result_of,
-    status_of,
-    unpack,
-)
+from gateway.calls.records import CallMetadata, is_keyed, metadata_of, pack, pack_metadata, pack_refusal, unpack
+from gateway.calls.status import CHALLENGE_TOO_LARGE, PREFIX, TOO_LARGE, CallStatus, result_of, status_of
 from gateway.errors import GatewayError
 from gateway.model import JsonObject, ToolResult
 from gateway.routing import PublishedTool

@@ -277,9 +277,10 @@ class Edge:
         status = await self._callback(request, token, None if media is None else media.decode("latin-1"), arriving)
         if status == 200:
             return WireReply(status=200, headers=JSON, body=b"{}")
-        code, message = CALLBACK_REFUSALS[status]
-        headers = (*JSON, (CODE, code.encode()), *(ACCEPT_PLAIN if status == 415 else ()))
-        body = b'{"message":"%b","code":"%b"}' % (message.encode(), code.encode())
+        request.reason, message = CALLBACK_REFUSALS[status]
+        code = request.reason.encode()
+        headers = (*JSON, (CODE, code), *(ACCEPT_PLAIN if status == 415 else ()))
+        body = b'{"message":"%b","code":"%b"}' % (message.encode(), code)
         return WireReply(status=status, headers=headers, body=body)
 
 

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from gateway.calls.backlog import MAX_BYTES, MAX_COUNT, Backlog, Work
-from gateway.state.port import CALL_ID_PREFIX, StateUnavailable
+from gateway.state.port import StateUnavailable
 
 pytestmark = pytest.mark.anyio
 
@@ -112,6 +112,6 @@ async def test_what_is_lost_at_the_end_is_counted_and_named(caplog: pytest.LogCa
     await backlog.aclose()
     [record] = caplog.records
     assert (record.levelno, vars(record)["count"]) == (logging.WARNING, 3)
-    assert vars(record)["calls"] == [CALL_ID_PREFIX + KEY, CALL_ID_PREFIX + "k"]
+    assert vars(record)["calls"] == [f"tg-{KEY}", "tg-k"]
     assert backlog.lost == 3
     assert bench.done == []

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from gateway.calls.orphans import AT_ONCE, MAX_STRANDED, adopt_orphans
 from gateway.calls.preference import Preference
-from gateway.calls.status import PREFIX, CallMetadata, DeferredCall, pack_metadata
+from gateway.calls.records import CallMetadata, DeferredCall, pack_metadata
+from gateway.calls.status import PREFIX
 from gateway.ports import Backend
 from gateway.state.port import CallState, NewCall, Record, StateLimits
 from tests.unit.desk import Away, Clock, Desk, desk
