@@ -141,7 +141,7 @@ class Admission(Generic[T]):
         if not any(replica.admits(tool) for replica in self.replicas):
             raise self._refusal(tool)
         if len(self._waiting) >= self._limits.queue:
-            raise unavailable("as many calls run and wait as are allowed")
+            raise unavailable("too many calls are running and waiting")
         deadline = self._clock() + timeout_s
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
@@ -152,7 +152,7 @@ class Admission(Generic[T]):
                 await gate.on_queued()  # after it joined the queue, so that it gets a place that is freed meanwhile
             await waiter
             if self._clock() >= deadline:
-                raise unavailable("its turn came when its time was up")
+                raise unavailable("its time was up before its turn came")
             if gate is not None:
                 await gate.before_send()
             replica = home(self.replicas, tool, conversation) or self._choose(tool, ())

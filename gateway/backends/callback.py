@@ -95,7 +95,7 @@ class CallbackBackend:
             note_status(lease, reply.status)
             result = self._read_acknowledgement(reply, invocation)
             if result is not None:
-                log.info("a tool server did not take a call", extra={"backend": self.name, "status": reply.status})
+                log.info("a tool server did not accept a call", extra={"backend": self.name, "status": reply.status})
             return result
         except asyncio.CancelledError:
             if gate is not None and gate.answered:
@@ -160,11 +160,13 @@ class CallbackBackend:
                 return ToolResult(failure=ToolFailure(message=UNAVAILABLE, code=ErrorCode.BACKEND_UNAVAILABLE))
             case 409:  # what earlier editions of Transport answer to a stale toolset
                 self._on_change()
-                message = "The tools of the tool server have changed; look at them again before you call."
+                message = "The tools of the tool server have changed. List them again before you call."
             case status if status >= 500:
-                message = "The tool server failed to take the call; the tool may have run."  # a proxy may have said so
+                message = (
+                    "The tool server failed to accept the call; the tool may have run."  # a proxy may have said so
+                )
             case status if status >= 400:
-                message = "The tool server did not take the call."
+                message = "The tool server did not accept the call."
             case _:
                 return BROKEN
         return ToolResult(failure=ToolFailure(message=message))
