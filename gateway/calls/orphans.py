@@ -99,7 +99,9 @@ class _Adoption:
         if len(self._stranded) < MAX_STRANDED:
             self._stranded[record.key] = record.backend
         else:
-            log.warning("too many calls are of backends that are not here", extra={"backend": record.backend})
+            log.warning(
+                "too many calls belong to backends that are not configured here", extra={"backend": record.backend}
+            )
 
     async def look_at_stranded(self) -> bool:
         """Resumes some calls whose backend is here by now; returns whether there are more.

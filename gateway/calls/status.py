@@ -19,10 +19,10 @@ MISSING = "missing_requirements"  # a member of the error of a failure that was 
 RETRY_AFTER_MS = 1000  # of a call that still runs; to join it costs next to nothing
 STATE_RETRY_S = 1.0
 FULL: Mapping[Quota, str] = {
-    "pending": "Too many of your calls are not over yet.",
-    "records": "Too many of your calls are over and not forgotten yet.",
-    "bytes": "The results of your calls that are kept take too much room.",
-    "room": "There is no room to remember more calls at the moment.",
+    "pending": "Too many of your calls are still running.",
+    "records": "Too many of your finished calls are still stored.",
+    "bytes": "The stored results of your calls take too much room.",
+    "room": "There is no room to store another call at the moment.",
 }
 
 
@@ -31,29 +31,25 @@ def _failed(message: str, code: FailureCode | None = None, **more: Any) -> ToolR
 
 
 TOO_LARGE = _failed(
-    "The tool has run. Its result was too large to be kept: only a caller who waited for it has got it.",
+    "The tool has run. Its result was too large to be stored: only a caller that waited for it got it.",
     FailureCode.RESULT_TOO_LARGE,
 )
 CANCELLED = _failed("The call was cancelled; the tool may have run.", FailureCode.CANCELLED, outcome="unknown")
-OUTLASTED = _failed("The tool took too long and is no longer waited for; it may have run.", outcome="timeout")
+OUTLASTED = _failed("The tool took too long, and the gateway stopped waiting; it may have run.", outcome="timeout")
 STOPPED = _failed("The gateway was stopped; the tool may have run.", outcome="unknown")
 BROKEN = _failed("The gateway failed; the tool may have run.", outcome="unknown")
 CHALLENGE_TOO_LARGE = _failed(
     "The tool asked for a consent in a way that cannot be passed on.", FailureCode.BROKEN_ANSWER
 )
-UNREMEMBERED = _failed(
-    "The gateway that ran this call broke down; nobody knows whether the tool ran.", outcome="unknown"
-)
-GONE = _failed("The call has expired or was lost; nobody knows whether the tool ran.", outcome="unknown")
+UNREMEMBERED = _failed("The gateway that ran this call died; it is unknown whether the tool ran.", outcome="unknown")
+GONE = _failed("The call has expired or was lost; it is unknown whether the tool ran.", outcome="unknown")
 NOT_KEPT = _failed(
-    "The call is over. Its result was told to the caller who waited for it, and is not kept.",
+    "The call is over. Its result was delivered to the caller that waited for it, and was not stored.",
     FailureCode.RESULT_NOT_KEPT,
     outcome="unknown",
 )
 NOT_KEPT_PACKED = pack(NOT_KEPT)
-UNSENT = _failed(
-    "The tool did not run: the gateway that was to call it broke down.", FailureCode.NOT_RUN, can_retry=True
-)
+UNSENT = _failed("The tool did not run: the gateway died before it called it.", FailureCode.NOT_RUN, can_retry=True)
 RUNNING_KEYED = _failed(
     "The tool is still running.", FailureCode.STILL_RUNNING, can_retry=True, retry_after_ms=RETRY_AFTER_MS
 )
@@ -181,5 +177,5 @@ def refusal_of(begun: Conflict | Expired | Full) -> GatewayError:
 
 def unavailable() -> GatewayError:
     """The refusal of calls that have to be remembered while the state is away."""
-    message = "Calls cannot be remembered at the moment."
+    message = "Calls cannot be stored at the moment."
     return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, message, retry_after_s=STATE_RETRY_S)

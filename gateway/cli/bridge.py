@@ -15,7 +15,7 @@ from gateway.logs import output
 
 DESCRIPTION = (
     "Starts COMMAND, an MCP server that speaks over standard input and output, and serves it as streamable HTTP until "
-    "Ctrl-C. All callers share the one process; nobody is asked who they are, so only this machine may call."
+    "Ctrl-C. All callers share the one process; callers are not authenticated, so only this machine may call."
 )
 RUNS_ANOTHER = True  # what stands after -- is a command
 
@@ -43,13 +43,13 @@ def run(arguments: argparse.Namespace) -> int:
     command: list[str] = arguments.command
     if not command:
         raise CommandError(
-            USAGE, "What is to be served stands after --, as in:", f"  {PROGRAM} bridge -- mcp-server-time"
+            USAGE, "Write the command of the server after --, for example:", f"  {PROGRAM} bridge -- mcp-server-time"
         )
     output.configure("info", "text" if sys.stderr.isatty() else "json")
     logging.getLogger("gateway.server").setLevel(logging.WARNING)
     era = None if arguments.era == "auto" else arguments.era
     if not is_loopback(arguments.host):
-        log.warning("other machines may call, and nobody is asked who they are", extra={"host": arguments.host})
+        log.warning("other machines may call, and callers are not authenticated", extra={"host": arguments.host})
     try:
         run_until_stopped(run_bridge(command, era, arguments.host, arguments.port, _announce))
     except StartError as exc:

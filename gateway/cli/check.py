@@ -89,7 +89,7 @@ def _hint(path: Path) -> list[str]:
         configuration.load(path, allow_missing_env=True)
     except ConfigError:
         return []
-    return ["Where these are absent on purpose: --allow-missing-env."]
+    return ["If these are missing on purpose, use --allow-missing-env."]
 
 
 def _report(config: Config, found: JsonObject, *, live: bool) -> None:

@@ -296,4 +296,4 @@ async def test_of_those_whose_backend_is_not_here_a_bounded_number_is_looked_aft
     await have_been_resumed(it, MAX_STRANDED)
     task.cancel()
     assert len(set(it.later.resumed)) == len(it.later.resumed) == MAX_STRANDED
-    assert caplog.text.count("too many calls are of backends that are not here") == 1
+    assert caplog.text.count("too many calls belong to backends that are not configured here") == 1
