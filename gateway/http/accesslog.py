@@ -103,10 +103,10 @@ def _words(*values: Any) -> bytes:
 
 
 def _bounded(word: str) -> str:
-    """What a caller or an issuer may have written, cut to MAX_WORD characters that UTF-8 can hold."""
+    """What a caller or an issuer may have written, cut to MAX_WORD characters that can be printed."""
     if word.isascii() and len(word) <= MAX_WORD:
         return word
-    return word[:MAX_WORD].encode(errors="backslashreplace").decode()
+    return printable(word[:MAX_WORD])
 
 
 class TextLine(Struct, gc=False):
