@@ -21,7 +21,7 @@ from gateway.backends.lists import ListReader
 from gateway.backends.server import USER_AGENT, BackendContext, Server, open_pool
 from gateway.dialects import callback, callback_toolset, replies
 from gateway.errors import UNAVAILABLE, ErrorCode, unavailable
-from gateway.model import Invocation, Listing, Rejected, ToolFailure, ToolResult
+from gateway.model import ONCE, Invocation, Listing, Rejected, ToolFailure, ToolResult
 from gateway.settings import CallbackBackendSettings
 from gateway.transport import Kind, Origin, Reply, TransportError
 
@@ -81,10 +81,11 @@ class CallbackBackend:
         """
         timeout_s = min(ACK_TIMEOUT_S, invocation.timeout_s)
         tool = invocation.tool.remote_id
-        lease = self._admission.enter(tool)
+        conversation = "" if invocation.group.startswith(ONCE) else invocation.group
+        lease = self._admission.enter(tool, conversation)
         if lease is None:
             begun = time.monotonic()
-            lease = await self._admission.wait(tool, invocation.timeout_s, gate)
+            lease = await self._admission.wait(tool, invocation.timeout_s, gate, conversation)
             timeout_s = min(timeout_s, max(begun + invocation.timeout_s - time.monotonic(), 0.001))
         try:
             reply = await self._post(lease, invocation, callback_url, timeout_s)
