@@ -16,6 +16,9 @@ OPENAPI := $(INTEROP)/openapi
 PEER_STAMPS := $(patsubst %,$(INTEROP)/%/.installed,envoy fastmcp)
 PIP_QUIET := --quiet --disable-pip-version-check --no-input
 PINNED := $(PIP_QUIET) --constraint constraints.txt
+# An environment in the folder of a target, filled by the pip of the first one: a pip of its own takes two seconds.
+ENVIRONMENT = $(PYTHON) -m venv --clear --without-pip $(@D)
+INTO = $(BIN)/python -m pip --python $(@D)/bin/python install
 
 .PHONY: help demo test test-soak test-interop test-lowest test-pythons test-deploy check bench bench-quick bench-peers bench-instructions lint interop constraints clean
 
@@ -31,22 +34,26 @@ help:
 	@echo "make bench-instructions  count the instructions of one call (valgrind)"
 	@echo "make check  lint and type-check only"
 
-# What the gateway itself needs; the rest is for its tests.
+# What the gateway itself needs.
 $(RUNTIME): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(PINNED) --editable .
 	@touch $@
 
-$(STAMP): $(RUNTIME)
+# With what its tests need.
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install $(PINNED) --editable '.[dev]'
-	@touch $@
+	@touch $(RUNTIME) $@
 
 demo: $(RUNTIME)
 	$(BIN)/toolgate demo
 
-# Much of the time is spent waiting for processes: four workers fill the waits of two cores, each with tests that wait
-# between tests that compute (tests/conftest.py). What is compiled is kept even where the environment says otherwise.
-test: check $(INTEROP_STAMPS) $(SUITE)/.installed
+# Environments are filled while types are checked. Much of the tests' time is spent waiting for processes: four workers
+# fill the waits of two cores, each with tests that wait between tests that compute (tests/conftest.py). What is compiled
+# is kept even where the environment says otherwise.
+test:
+	$(MAKE) --no-print-directory --jobs 2 check $(INTEROP_STAMPS) $(SUITE)/.installed
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 4 --dist worksteal -m "not soak"
 
 # One after the other: most of them take all processors.
@@ -94,9 +101,9 @@ check: $(STAMP) $(IMPORTS)/.installed
 	$(IMPORTS)/bin/lint-imports --no-cache
 
 # Apart from the others because httpx would load its rich, where it is, in each of the hundreds of processes of the tests.
-$(IMPORTS)/.installed: tests/requirements/import-linter.txt constraints.txt
-	$(PYTHON) -m venv --clear $(@D)
-	$(@D)/bin/python -m pip install $(PINNED) --requirement $<
+$(IMPORTS)/.installed: tests/requirements/import-linter.txt constraints.txt | $(STAMP)
+	$(ENVIRONMENT)
+	$(INTO) $(PINNED) --requirement $<
 	@touch $@
 
 # Only a source distribution has it, and nothing of it is installed.
@@ -133,9 +140,9 @@ bench-peers: $(STAMP) $(PEER_STAMPS)
 # Programs nobody here wrote, each in an environment of its own; a changed pin builds it anew.
 interop: $(INTEROP_STAMPS) $(SUITE)/.installed
 
-$(INTEROP)/%/.installed: tests/interop/requirements/%.txt constraints.txt
-	$(PYTHON) -m venv --clear $(@D)
-	$(@D)/bin/python -m pip install $(PINNED) --requirement $<
+$(INTEROP)/%/.installed: tests/interop/requirements/%.txt constraints.txt | $(STAMP)
+	$(ENVIRONMENT)
+	$(INTO) $(PINNED) --requirement $<
 	@touch $@
 
 $(INTEROP)/%/.installed: tests/bench/requirements/%.txt

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import random
+
+JITTER = 0.25  # of a pause, added at most
+
+
+def jittered(pause_s: float) -> float:
+    """A pause made longer by chance: replicas that were cut off together do not come back together."""
+    return pause_s * (1 + random.uniform(0, JITTER))  # noqa: S311 - no secret
+
 
 class Backoff:
     """Doubles the pause with each failed attempt, from `first_s` up to `longest_s`, both in seconds."""

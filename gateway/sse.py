@@ -25,6 +25,11 @@ class Event(Struct, frozen=True):
     type: str = "message"
 
 
+def is_event_stream(content_type: bytes | None) -> bool:
+    """Whether an answer with this header is a stream of events."""
+    return content_type is not None and content_type.lower().startswith(b"text/event-stream")
+
+
 def event(data: bytes) -> bytes:
     """An event with one line of data, such as JSON text of ours."""
     return b"event: message\ndata: %b\n\n" % data

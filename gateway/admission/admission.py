@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 from msgspec import Struct
 
 from gateway.admission.breaker import CLOSED, HALF_OPEN, OPEN, Breaker, BreakerRules, BreakerState
-from gateway.admission.replica import Lease, Replica
+from gateway.admission.replica import Lease, Replica, home
 from gateway.errors import RETRY_AFTER_S, GatewayError, unavailable
 from gateway.model import JsonObject
 
@@ -112,9 +112,10 @@ class Admission(Generic[T]):
             "replicas": [replica.as_json() for replica in self.replicas],
         }
 
-    def enter(self, tool: str) -> Lease[T] | None:
+    def enter(self, tool: str, conversation: str = "") -> Lease[T] | None:
         """Admits a call of a tool, or returns None if it has to `wait`.
 
+        Calls of one conversation go to the same replica as long as it takes them, whichever process sends them.
         Raises BACKEND_UNAVAILABLE while no replica takes calls of that tool.
         """
         if self.in_flight >= self._concurrency:
@@ -124,13 +125,15 @@ class Admission(Generic[T]):
             only.in_flight += 1
             self.in_flight += 1
             return Lease(only, only.breaker.generation, tool)
-        replica = self._choose(tool, ())
+        replica = home(self.replicas, tool, conversation) or self._choose(tool, ())
         if replica is None:
             raise self._refusal(tool)
         self.in_flight += 1
         return _lease(replica, tool)
 
-    async def wait(self, tool: str, timeout_s: float, gate: DispatchGate | None = None) -> Lease[T]:
+    async def wait(
+        self, tool: str, timeout_s: float, gate: DispatchGate | None = None, conversation: str = ""
+    ) -> Lease[T]:
         """Queues a call of a tool and admits it in its turn, within `timeout_s` and the queue's own limit.
 
         Raises BACKEND_UNAVAILABLE, and what `gate` raises.
@@ -138,7 +141,7 @@ class Admission(Generic[T]):
         if not any(replica.admits(tool) for replica in self.replicas):
             raise self._refusal(tool)
         if len(self._waiting) >= self._limits.queue:
-            raise unavailable("as many calls run and wait as are allowed")
+            raise unavailable("too many calls are running and waiting")
         deadline = self._clock() + timeout_s
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
@@ -149,10 +152,10 @@ class Admission(Generic[T]):
                 await gate.on_queued()  # after it joined the queue, so that it gets a place that is freed meanwhile
             await waiter
             if self._clock() >= deadline:
-                raise unavailable("its turn came when its time was up")
+                raise unavailable("its time was up before its turn came")
             if gate is not None:
                 await gate.before_send()
-            replica = self._choose(tool, ())
+            replica = home(self.replicas, tool, conversation) or self._choose(tool, ())
             if replica is None:
                 raise self._refusal(tool)
         except BaseException:

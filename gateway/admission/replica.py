@@ -8,7 +8,8 @@ count for the replica, too, when a second tool fails with no success in between.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from hashlib import blake2b
 from typing import Generic, TypeVar
 
 from msgspec import Struct
@@ -152,3 +153,14 @@ class Lease(Struct, Generic[T]):
     def tool_failed(self, reason: str) -> None:
         """The tool failed at the replica: it crashed, was too slow, or its answer is invalid."""
         self.answered, self.by_tool, self.reason = False, True, reason
+
+
+def home(replicas: Sequence[Replica[T]], tool: str, conversation: str) -> Replica[T] | None:
+    """The replica that has a conversation, by rendezvous hashing: every process finds the same, and asks nobody.
+
+    None for a call that belongs to no conversation, or whose replica takes no calls.
+    """
+    if not conversation:
+        return None
+    chosen = max(replicas, key=lambda replica: blake2b(f"{replica.name} {conversation}".encode()).digest())
+    return None if chosen.open_breakers(tool) else chosen

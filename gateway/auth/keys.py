@@ -94,7 +94,7 @@ def read_pem(text: str) -> PublicKey:
         raise UnfitKeyError("is no public key in PEM form, which begins with -----BEGIN PUBLIC KEY-----") from None
     if not isinstance(key, PublicKey) or not algorithms_for(key):
         raise UnfitKeyError(
-            f"is of a kind no algorithm takes; RSA keys have {RSA_BITS[0]} to {RSA_BITS[-1]} bits, "
+            f"is of a kind that no algorithm uses; RSA keys have {RSA_BITS[0]} to {RSA_BITS[-1]} bits, "
             "elliptic curves are P-256, P-384, P-521, Ed25519 and Ed448"
         )
     return key

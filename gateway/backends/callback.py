@@ -21,7 +21,7 @@ from gateway.backends.lists import ListReader
 from gateway.backends.server import USER_AGENT, BackendContext, Server, open_pool
 from gateway.dialects import callback, callback_toolset, replies
 from gateway.errors import UNAVAILABLE, ErrorCode, unavailable
-from gateway.model import Invocation, Listing, Rejected, ToolFailure, ToolResult
+from gateway.model import ONCE, Invocation, Listing, Rejected, ToolFailure, ToolResult
 from gateway.settings import CallbackBackendSettings
 from gateway.transport import Kind, Origin, Reply, TransportError
 
@@ -81,10 +81,11 @@ class CallbackBackend:
         """
         timeout_s = min(ACK_TIMEOUT_S, invocation.timeout_s)
         tool = invocation.tool.remote_id
-        lease = self._admission.enter(tool)
+        conversation = "" if invocation.group.startswith(ONCE) else invocation.group
+        lease = self._admission.enter(tool, conversation)
         if lease is None:
             begun = time.monotonic()
-            lease = await self._admission.wait(tool, invocation.timeout_s, gate)
+            lease = await self._admission.wait(tool, invocation.timeout_s, gate, conversation)
             timeout_s = min(timeout_s, max(begun + invocation.timeout_s - time.monotonic(), 0.001))
         try:
             reply = await self._post(lease, invocation, callback_url, timeout_s)
@@ -94,7 +95,7 @@ class CallbackBackend:
             note_status(lease, reply.status)
             result = self._read_acknowledgement(reply, invocation)
             if result is not None:
-                log.info("a tool server did not take a call", extra={"backend": self.name, "status": reply.status})
+                log.info("a tool server did not accept a call", extra={"backend": self.name, "status": reply.status})
             return result
         except asyncio.CancelledError:
             if gate is not None and gate.answered:
@@ -159,11 +160,13 @@ class CallbackBackend:
                 return ToolResult(failure=ToolFailure(message=UNAVAILABLE, code=ErrorCode.BACKEND_UNAVAILABLE))
             case 409:  # what earlier editions of Transport answer to a stale toolset
                 self._on_change()
-                message = "The tools of the tool server have changed; look at them again before you call."
+                message = "The tools of the tool server have changed. List them again before you call."
             case status if status >= 500:
-                message = "The tool server failed to take the call; the tool may have run."  # a proxy may have said so
+                message = (
+                    "The tool server failed to accept the call; the tool may have run."  # a proxy may have said so
+                )
             case status if status >= 400:
-                message = "The tool server did not take the call."
+                message = "The tool server did not accept the call."
             case _:
                 return BROKEN
         return ToolResult(failure=ToolFailure(message=message))

@@ -33,7 +33,7 @@ NOT_ALLOWED = ToolResult(
 )
 TOO_LARGE = ToolResult(
     failure=ToolFailure(
-        message="The tool has run. Its result is larger than the gateway takes.", code=FailureCode.RESULT_TOO_LARGE
+        message="The tool has run. Its result is larger than the gateway accepts.", code=FailureCode.RESULT_TOO_LARGE
     )
 )
 UNANSWERED = ToolResult(

@@ -269,14 +269,14 @@ class HttpExchange:
         """The result of a call that may have run. Raises BACKEND_UNAVAILABLE if nothing was sent."""
         note_broken_off(lease, exc, given_s)
         check_sent(exc)
-        log.warning("a tool server broke off", extra={"backend": self._name, "kind": str(exc.kind)})
+        log.warning("a tool server did not complete its answer", extra={"backend": self._name, "kind": str(exc.kind)})
         if exc.kind in BROKEN_KINDS:
             return BROKEN
         if exc.kind is Kind.TIMEOUT:
             outcome = "timeout"
             message = f"The tool did not answer within {invocation.timeout_s:g} seconds; it may still be running."
         else:
-            outcome, message = "unknown", "The tool server broke off; the tool may have run."
+            outcome, message = "unknown", "The connection to the tool server broke; the tool may have run."
         return ToolResult(failure=ToolFailure(message=message, can_retry=invocation.idempotent, outcome=outcome))
 
     # Lists, checks and challenges.

@@ -18,6 +18,7 @@ from gateway.backends.lists import ListReader
 from gateway.backends.mcp_changes import McpChanges
 from gateway.backends.mcp_channel import McpChannel, McpReply
 from gateway.backends.mcp_inputs import McpInputs
+from gateway.backends.mcp_messages import is_about_access
 from gateway.backends.mcp_pages import all_pages
 from gateway.backends.mcp_sessions import McpSessions, Session
 from gateway.backends.mcp_tasks import McpTasks, Waiting
@@ -35,7 +36,6 @@ from gateway.wire import Answer, WireRequest
 
 CALL = WireRequest(method=b"POST", path="")  # stands for one that `_send` makes
 NOTHING_LENT = CallContext()
-AS_EVERYWHERE = (401, 403, 408, 429)  # mean what they mean in other protocols; so does 500 and above
 
 
 class McpBackend:
@@ -87,7 +87,7 @@ class McpBackend:
     def decode_reply(self, reply: Answer, invocation: Invocation, document: Json) -> ToolResult:
         """Reads the response to a call; raises as `CallCodec.decode_reply`."""
         status = reply.status
-        if status in AS_EVERYWHERE or status >= 500:
+        if status != 200 and is_about_access(status):
             return replies.decode_reply(reply, invocation)
         if document is None:
             document = mcp_responses.message_of(reply)

@@ -8,25 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable
 from time import monotonic
 
 from msgspec import Struct
 
-from gateway.backends.mcp_channel import MAX_SIDE_BYTES, McpChannel, message_of_event
+from gateway.backends.mcp_channel import MAX_SIDE_BYTES, McpChannel
+from gateway.backends.mcp_messages import is_about_access, message_of_event
 from gateway.backends.mcp_sessions import REPROBE_S, McpSessions, Session
-from gateway.backoff import Backoff
+from gateway.backoff import Backoff, jittered
 from gateway.dialects import mcp_server
-from gateway.sse import EventParser
+from gateway.sse import EventParser, is_event_stream
 from gateway.transport import StreamedReply, TransportError
 
 log = logging.getLogger("gateway.backends")
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 CALM_S = 60.0  # a stream that lasted so long did not fail at once
-JITTER = 0.25  # of every wait, added: replicas cut off together do not come back together
-PASSING = (401, 403, 408, 429)  # about credentials and load, as are 500 and above: it may be asked again
 NOT_IMPLEMENTED = 501
 
 
@@ -89,7 +87,7 @@ class McpChanges:
                 session.calls -= 1
             if monotonic() >= began + CALM_S:
                 backoff.reset()
-            await asyncio.sleep(backoff.next_s() * (1 + random.uniform(0, JITTER)))  # noqa: S311 - a pause, no secret
+            await asyncio.sleep(jittered(backoff.next_s()))
 
     async def _listen(self, session: Session) -> None:
         """Opens one stream and reads it to its end. Raises RefusedError, TransportError."""
@@ -97,14 +95,14 @@ class McpChanges:
         request = mcp_server.listen(agreed, next(self._sessions.ids))
         async with self._channel.stream(session.server, request, session.principal, self._pauses.idle_s) as reply:
             status = reply.head.status
-            if status in PASSING or (status >= 500 and status != NOT_IMPLEMENTED):
-                return
+            if is_about_access(status) and status != NOT_IMPLEMENTED:
+                return  # and ask again
             if status in (400, 404) and agreed.session is not None:
                 self._sessions.forget(session)  # it has ended
                 return
             if status != 200:
                 raise RefusedError(f"status {status}")
-            if not (reply.head.header(b"content-type") or b"").lower().startswith(b"text/event-stream"):
+            if not is_event_stream(reply.head.header(b"content-type")):
                 raise RefusedError("its answer is no stream of events")
             if not agreed.is_modern:
                 self._on_change()

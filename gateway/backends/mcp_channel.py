@@ -10,16 +10,16 @@ from math import inf
 from time import monotonic
 from typing import Any, TypeVar
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from gateway.backends.credentials import Credentials
+from gateway.backends.mcp_messages import Envelope, is_answer, message_of_event, read_url_to_open
 from gateway.backends.oauth import ClientCredentials
 from gateway.backends.server import USER_AGENT, Server
-from gateway.dialects import mcp_responses, mcp_results, mcp_server
+from gateway.dialects import mcp_responses, mcp_server
 from gateway.dialects.mcp_server import Agreed
 from gateway.dialects.mcp_wire import NO_METHOD
-from gateway.model import Json, JsonObject, Progress
+from gateway.model import JsonObject, Progress
 from gateway.sse import EventParser
 from gateway.transport import Kind, Reply, StreamedReply, TransportError
 from gateway.wire import Headers, WireRequest
@@ -48,18 +48,6 @@ class McpReply(Reply, frozen=True):
     id: int
     urls: tuple[JsonObject, ...] = ()
     is_task: bool = False
-
-
-class Envelope(Struct):
-    """A message of the server's, so far as to tell what it is: its content stays text."""
-
-    id: Json = None
-    method: str | None = None
-    params: Raw = Raw(b"{}")
-    error: Raw = Raw(b"")
-
-
-_read_envelope = msgspec.json.Decoder(Envelope).decode
 
 
 class _Asked(Struct):
@@ -171,7 +159,7 @@ class McpChannel:
                     continue
                 if message.method is not None:
                     self._note(message, asked)
-                elif _answers(message, asked.id):
+                elif is_answer(message, asked.id):
                     head = events.head
                     headers = (pair for pair in head.headers if pair[0] != b"content-type")
                     json = (b"content-type", b"application/json")
@@ -252,7 +240,7 @@ class McpChannel:
             return None  # a notification, or what is no request
         if message.method == "ping":
             answer = mcp_server.answer(agreed, id_, "result", {})
-        elif message.method == "elicitation/create" and (url := _url_to_open(message.params)):
+        elif message.method == "elicitation/create" and (url := read_url_to_open(message.params)):
             answer = mcp_server.answer(agreed, id_, "result", {"action": "cancel"})
         else:
             error: JsonObject = {"code": NO_METHOD, "message": "Method not found"}
@@ -310,31 +298,3 @@ async def _drain(events: StreamedReply) -> None:
                         break
     finally:
         events.close()
-
-
-def message_of_event(data: bytes) -> Envelope | None:
-    """What an event holds; None for what is no message, such as the empty first event of some servers."""
-    if not data.strip():
-        return None
-    try:
-        return _read_envelope(data)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return None
-
-
-def _answers(message: Envelope, id_: int) -> bool:
-    """Whether a message is the response to a request; an error without an id is, too: the request was unreadable."""
-    if message.id is None:
-        return bool(bytes(message.error))
-    return message.id == id_ and not isinstance(message.id, bool)
-
-
-def _url_to_open(params: Raw) -> JsonObject | None:
-    """The URL that a request for elicitation has for the user; None if it wants something else."""
-    if len(bytes(params)) > MAX_SIDE_BYTES:
-        return None
-    try:
-        asked = msgspec.json.decode(params)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return None
-    return mcp_results.url_to_open(asked, "1")

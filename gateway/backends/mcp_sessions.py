@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from gateway import jsontext
 from gateway.backends.mcp_channel import MAX_SIDE_BYTES, McpChannel
+from gateway.backends.mcp_messages import is_about_access
 from gateway.backends.server import Server
 from gateway.dialects import mcp_results, mcp_server, replies
 from gateway.dialects.mcp_responses import MODERN_ERRORS
@@ -43,7 +44,6 @@ REPROBE_S = 3600.0  # a server that was taken for a legacy one may have been rep
 MAX_SESSIONS = 1000  # of one backend; the one not used for longest is ended first
 SESSION_ID = re.compile(rb"[\x21-\x7e]{1,1024}")  # visible ASCII (2025-11-25, Session Management)
 LISTENS: JsonObject = {"tools": {"listChanged": True}}  # of a server that was not asked, which may refuse
-NO_VERDICT = (401, 403, 408, 429)  # about credentials and load; so is 500 and above
 
 
 class Session(Struct):
@@ -226,7 +226,7 @@ class McpSessions:
         id_, agreed = next(self.ids), Agreed(MODERN)
         request = mcp_server.request(agreed, id_, "server/discover", {})
         reply = await self._ask(server, agreed, request, id_, principal)
-        if reply.status in NO_VERDICT or reply.status >= 500:
+        if is_about_access(reply.status):
             raise _refused("server/discover", reply.status)
         discovered: JsonObject = {}
         try:

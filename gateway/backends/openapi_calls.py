@@ -17,7 +17,9 @@ from gateway.wire import Answer, Headers, WireReply, WireRequest
 GONE = (404, 410)
 CREATED = (201, 202)  # answers whose Location is shown
 MASK = b"***"
-MAY_BE_DONE = "The service has nothing there. An earlier request of this call broke off and may have deleted it."
+MAY_BE_DONE = (
+    "The service did not find it. An earlier request of this call lost its connection and may have deleted it."
+)
 
 
 class Deletion(WireRequest, frozen=True, kw_only=True):

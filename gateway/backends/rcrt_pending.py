@@ -212,7 +212,7 @@ class PendingCalls:
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("an outcome could not be kept", extra={"backend": self._client.name}, exc_info=error)
+            log.error("an outcome could not be stored", extra={"backend": self._client.name}, exc_info=error)
 
     async def _settle(self, call: PendingCall, crumb: rcrt.Crumb | None) -> None:
         """Ends a call with what a response says; None stands for one that cannot be read."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 import time
 from collections.abc import Callable
 from math import inf
@@ -17,15 +16,15 @@ from typing import NoReturn
 from gateway import jsontext
 from gateway.backends.rcrt_client import RcrtClient, Timings
 from gateway.backends.server import USER_AGENT
+from gateway.backoff import jittered
 from gateway.dialects.rcrt import MAX_DEPTH, Crumb, asked, decode_event
 from gateway.errors import GatewayError
-from gateway.sse import EventParser
+from gateway.sse import EventParser, is_event_stream
 from gateway.transport import StreamedReply, TransportError
 
 log = logging.getLogger("gateway.backends")
 
 QUICK_RECONNECTS = 3
-JITTER = 0.25  # of every wait, added: replicas cut off together do not come back together
 
 
 class StreamError(Exception):
@@ -41,7 +40,7 @@ def reconnect_wait_s(timings: Timings, attempt: int, lasted_s: float) -> float:
         wait_s = max(timings.reconnect_s - lasted_s, timings.backoff_s)
     else:
         wait_s = timings.backoff_s * 2 ** (attempt - 1)
-    return wait_s * (1 + random.uniform(0, JITTER))  # noqa: S311 - a pause, no secret
+    return jittered(wait_s)
 
 
 class EventStream:
@@ -136,7 +135,7 @@ class EventStream:
                 self._client.tokens.check_issued(credentials)
             if reply.head.status != 200:
                 raise StreamError(f"status {reply.head.status}")
-            if not (reply.head.header(b"content-type") or b"").lower().startswith(b"text/event-stream"):
+            if not is_event_stream(reply.head.header(b"content-type")):
                 raise StreamError("the answer is no event stream")
             self.connection += 1
             self.is_open = True

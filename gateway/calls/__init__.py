@@ -7,5 +7,5 @@ Start with `registry`: what callers may do with such calls, and where backends b
 - `outcomes` records how they end, in a `backlog` while the state is away.
 - `callbacks` receives the outcomes that tool servers send later.
 - `names` makes the digests that the state identifies calls by.
-- `status` is what is recorded of a call and what follows from it; `preference` reads the `Prefer` header.
+- `records` is what is recorded of a call, `status` what follows from it; `preference` reads the `Prefer` header.
 """

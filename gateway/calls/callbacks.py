@@ -13,7 +13,8 @@ from functools import partial
 from hmac import compare_digest
 
 from gateway.calls.backlog import Backlog
-from gateway.calls.status import PREFIX, DeferredCall, metadata_of
+from gateway.calls.records import DeferredCall, metadata_of
+from gateway.calls.status import PREFIX
 from gateway.errors import GatewayError
 from gateway.ports import Receiver
 from gateway.request import Request
@@ -137,7 +138,7 @@ class Callbacks:
 
     async def _receive_later(self, key: str, run: str, body: bytes | None, content_type: str | None) -> None:
         if await self._receive(await self._state.get(key), key, run, body, content_type) == 404:
-            log.warning("a callback that was held is for no call that is known any more")
+            log.warning("a callback was dropped: its call is no longer known")
 
     async def _receive(
         self, record: Record | None, key: str, run: str, body: bytes | None, content_type: str | None

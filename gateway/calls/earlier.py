@@ -11,18 +11,8 @@ from msgspec.structs import replace
 from gateway.calls.executor import Executor
 from gateway.calls.names import CallNames
 from gateway.calls.outcomes import OutcomeRecorder
-from gateway.calls.status import (
-    CANCELLED,
-    PREFIX,
-    CallMetadata,
-    CallView,
-    Consent,
-    metadata_of,
-    status_of,
-    unavailable,
-    view_of,
-    view_of_record,
-)
+from gateway.calls.records import CallMetadata, metadata_of
+from gateway.calls.status import CANCELLED, PREFIX, CallView, Consent, status_of, unavailable, view_of, view_of_record
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import JsonObject
 from gateway.ports import Caller

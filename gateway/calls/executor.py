@@ -14,7 +14,8 @@ from gateway.admission import NotDispatchedError
 from gateway.calls.execution import CallRequest, Ending, Execution, is_answered
 from gateway.calls.outcomes import OutcomeRecorder, Run
 from gateway.calls.preference import NO_PREFERENCE
-from gateway.calls.status import BROKEN, CANCELLED, OUTLASTED, PREFIX, STOPPED, CallMetadata, status_of
+from gateway.calls.records import CallMetadata
+from gateway.calls.status import BROKEN, CANCELLED, OUTLASTED, PREFIX, STOPPED, status_of
 from gateway.errors import GatewayError
 from gateway.model import ToolResult
 from gateway.ports import Backend, DeferredBackend

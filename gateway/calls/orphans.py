@@ -10,7 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from itertools import islice
 
 from gateway.calls.outcomes import OutcomeRecorder, run_of
-from gateway.calls.status import PREFIX, UNREMEMBERED, UNSENT, CallMetadata, is_keyed, metadata_of
+from gateway.calls.records import CallMetadata, is_keyed, metadata_of
+from gateway.calls.status import PREFIX, UNREMEMBERED, UNSENT
 from gateway.ports import Backend
 from gateway.state.port import UNKNOWN, CallState, Record, State, StateUnavailable
 
@@ -98,7 +99,9 @@ class _Adoption:
         if len(self._stranded) < MAX_STRANDED:
             self._stranded[record.key] = record.backend
         else:
-            log.warning("too many calls are of backends that are not here", extra={"backend": record.backend})
+            log.warning(
+                "too many calls belong to backends that are not configured here", extra={"backend": record.backend}
+            )
 
     async def look_at_stranded(self) -> bool:
         """Resumes some calls whose backend is here by now; returns whether there are more.

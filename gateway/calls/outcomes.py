@@ -13,21 +13,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from gateway.calls.backlog import Backlog
-from gateway.calls.status import (
-    CHALLENGE_TOO_LARGE,
-    PREFIX,
-    TOO_LARGE,
-    CallMetadata,
-    CallStatus,
-    is_keyed,
-    metadata_of,
-    pack,
-    pack_metadata,
-    pack_refusal,
-    result_of,
-    status_of,
-    unpack,
-)
+from gateway.calls.records import CallMetadata, is_keyed, metadata_of, pack, pack_metadata, pack_refusal, unpack
+from gateway.calls.status import CHALLENGE_TOO_LARGE, PREFIX, TOO_LARGE, CallStatus, result_of, status_of
 from gateway.errors import GatewayError
 from gateway.model import JsonObject, ToolResult
 from gateway.routing import PublishedTool
@@ -107,7 +94,7 @@ class OutcomeRecorder:
         It is held also if this raises StateUnavailable: the call may have ended all the same.
         """
         if key not in self._large:
-            log.warning("a result is too large to be kept", extra={"call_id": PREFIX + key, "bytes": len(packed)})
+            log.warning("a result is too large to be stored", extra={"call_id": PREFIX + key, "bytes": len(packed)})
             if self._large_bytes + len(packed) <= MAX_LARGE_BYTES:
                 self._large[key] = packed
                 self._large_bytes += len(packed)

@@ -6,7 +6,8 @@ import time
 
 from gateway.calls.execution import CallRequest
 from gateway.calls.names import CallNames, new_run
-from gateway.calls.status import PREFIX, CallMetadata, DeferredCall, pack_metadata
+from gateway.calls.records import CallMetadata, DeferredCall, pack_metadata
+from gateway.calls.status import PREFIX
 from gateway.state.port import DISPATCHING, NewCall
 
 MAX_PATTERN_CHARACTERS = 2048  # of a route, in the metadata of each of its calls

@@ -18,6 +18,7 @@ from gateway.calls.executor import Executor
 from gateway.calls.names import CallNames
 from gateway.calls.orphans import adopt_orphans
 from gateway.calls.outcomes import OutcomeRecorder, Run
+from gateway.calls.records import CallMetadata, metadata_of, pack
 from gateway.calls.registration import registration
 from gateway.calls.status import (
     BROKEN,
@@ -25,11 +26,8 @@ from gateway.calls.status import (
     NOT_FOUND,
     NOT_KEPT_PACKED,
     PREFIX,
-    CallMetadata,
     CallStatus,
     CallView,
-    metadata_of,
-    pack,
     refusal_of,
     status_of,
     unavailable,

@@ -1,18 +1,17 @@
-"""What is recorded of a remembered call, and the status that follows from its record."""
+"""The status of a remembered call, which follows from its record, and how callers get to see it."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
-from typing import Any, Final, Literal
+from typing import Any, Final
 
-import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
+from gateway.calls.records import CallMetadata, metadata_of, pack, unpack, unpack_dated
 from gateway.errors import ErrorCode, FailureCode, GatewayError
-from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
-from gateway.model import Decode, Json, JsonObject, ToolFailure, ToolResult
+from gateway.model import Json, JsonObject, ToolFailure, ToolResult
 from gateway.state.port import AWAITING_USER, CALL_ID_PREFIX, UNKNOWN, Conflict, Expired, Full, Quota, Record
 
 PREFIX = CALL_ID_PREFIX
@@ -20,10 +19,10 @@ MISSING = "missing_requirements"  # a member of the error of a failure that was 
 RETRY_AFTER_MS = 1000  # of a call that still runs; to join it costs next to nothing
 STATE_RETRY_S = 1.0
 FULL: Mapping[Quota, str] = {
-    "pending": "Too many of your calls are not over yet.",
-    "records": "Too many of your calls are over and not forgotten yet.",
-    "bytes": "The results of your calls that are kept take too much room.",
-    "room": "There is no room to remember more calls at the moment.",
+    "pending": "Too many of your calls are still running.",
+    "records": "Too many of your finished calls are still stored.",
+    "bytes": "The stored results of your calls take too much room.",
+    "room": "There is no room to store another call at the moment.",
 }
 
 
@@ -32,28 +31,25 @@ def _failed(message: str, code: FailureCode | None = None, **more: Any) -> ToolR
 
 
 TOO_LARGE = _failed(
-    "The tool has run. Its result was too large to be kept: only a caller who waited for it has got it.",
+    "The tool has run. Its result was too large to be stored: only a caller that waited for it got it.",
     FailureCode.RESULT_TOO_LARGE,
 )
 CANCELLED = _failed("The call was cancelled; the tool may have run.", FailureCode.CANCELLED, outcome="unknown")
-OUTLASTED = _failed("The tool took too long and is no longer waited for; it may have run.", outcome="timeout")
+OUTLASTED = _failed("The tool took too long, and the gateway stopped waiting; it may have run.", outcome="timeout")
 STOPPED = _failed("The gateway was stopped; the tool may have run.", outcome="unknown")
 BROKEN = _failed("The gateway failed; the tool may have run.", outcome="unknown")
 CHALLENGE_TOO_LARGE = _failed(
     "The tool asked for a consent in a way that cannot be passed on.", FailureCode.BROKEN_ANSWER
 )
-UNREMEMBERED = _failed(
-    "The gateway that ran this call broke down; nobody knows whether the tool ran.", outcome="unknown"
-)
-GONE = _failed("The call has expired or was lost; nobody knows whether the tool ran.", outcome="unknown")
+UNREMEMBERED = _failed("The gateway that ran this call died; it is unknown whether the tool ran.", outcome="unknown")
+GONE = _failed("The call has expired or was lost; it is unknown whether the tool ran.", outcome="unknown")
 NOT_KEPT = _failed(
-    "The call is over. Its result was told to the caller who waited for it, and is not kept.",
+    "The call is over. Its result was delivered to the caller that waited for it, and was not stored.",
     FailureCode.RESULT_NOT_KEPT,
     outcome="unknown",
 )
-UNSENT = _failed(
-    "The tool did not run: the gateway that was to call it broke down.", FailureCode.NOT_RUN, can_retry=True
-)
+NOT_KEPT_PACKED = pack(NOT_KEPT)
+UNSENT = _failed("The tool did not run: the gateway died before it called it.", FailureCode.NOT_RUN, can_retry=True)
 RUNNING_KEYED = _failed(
     "The tool is still running.", FailureCode.STILL_RUNNING, can_retry=True, retry_after_ms=RETRY_AFTER_MS
 )
@@ -62,41 +58,6 @@ RUNNING = _failed(
     FailureCode.STILL_RUNNING,
     prompt_hint="It is still running and must not be called again.",
 )
-
-
-class DeferredCall(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
-    """What any replica needs to know of a call whose outcome comes later.
-
-    `run` is as in `Invocation`. `decode` and `failure_patterns` are the route's when the call began, by which its
-    outcome is read; None if the patterns are too long to be recorded. The call is cancelled `cancel_after_s` after its
-    beginning; 0: never.
-    """
-
-    run: str
-    decode: Decode = "auto"
-    failure_patterns: tuple[str, ...] | None = ()
-    cancel_after_s: float = 0.0
-
-
-class CallMetadata(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
-    """What any replica needs to know of a call besides its outcome: the `note` of its record.
-
-    `dialect` and `wire_version` are those of its caller, `call_id` is the id that the caller is given, and `tool` the
-    full id of what ran. `group` is as in `Invocation`. `challenge` is what its user has to consent to. `user` is a
-    digest of the user whom the caller's credential named, if any. `begun_s` is when the call began, by `time.time()`.
-    `asked` is when the user was asked, and whether the user has agreed to open the URL of the challenge.
-    """
-
-    dialect: str
-    wire_version: str
-    call_id: str
-    tool: str
-    group: str = ""
-    challenge: JsonObject | None = None
-    user: str = ""
-    deferred: DeferredCall | None = None  # of calls of deferred backends
-    begun_s: float = 0.0
-    asked: tuple[float, bool] | None = None
 
 
 class Consent(Struct, frozen=True):
@@ -134,96 +95,6 @@ class CallView(Struct, frozen=True, gc=False):
     def is_keyed(self) -> bool:
         """Whether its caller gave it an id."""
         return self.metadata.call_id != self.id
-
-
-class _Refusal(Struct, frozen=True, array_like=True):
-    """A `GatewayError` in few bytes, without what is for our log."""
-
-    code: ErrorCode
-    message: str
-    developer_message: str | None = None
-    parameters: dict[str, str] | None = None
-    missing: JsonObject | None = None
-    retry_after_s: float | None = None
-
-
-class _Outcome(Struct, frozen=True, array_like=True):
-    """A `ToolResult` in few bytes, or a refusal. A duration that is an integer stays one.
-
-    `ended_s` is when the call ended, by `time.time()`.
-    """
-
-    value: Raw
-    failure: ToolFailure | None = None
-    duration_ms: int | float | None = None
-    refusal: _Refusal | None = None
-    ended_s: float = 0.0
-    blocks: Raw = Raw(b"null")
-    structured: Literal["none", "value", "wrapped"] | None = None
-
-
-_decode_metadata = msgspec.json.Decoder(CallMetadata).decode
-_decode_outcome = msgspec.json.Decoder(_Outcome).decode
-_encode = msgspec.json.Encoder().encode
-pack_metadata: Callable[[CallMetadata], bytes] = _encode
-
-
-def metadata_of(record: Record) -> CallMetadata:
-    """Reads the metadata of a record that has any."""
-    return _decode_metadata(record.note)
-
-
-def is_keyed(record: Record) -> bool:
-    """Whether the caller gave the call an id, by which it can be repeated."""
-    return bool(record.note) and metadata_of(record).call_id != PREFIX + record.key
-
-
-def pack(result: ToolResult, ended_s: float = 0.0) -> bytes:
-    """The outcome to record for a result."""
-    value, failure, duration_ms = result.value, result.failure, result.duration_ms
-    if result.blocks is None and result.structured is None:
-        return _encode((value, failure, duration_ms, None, ended_s))  # an `_Outcome` that is never made
-    return _encode((value, failure, duration_ms, None, ended_s, result.blocks, result.structured))
-
-
-NOT_KEPT_PACKED = pack(NOT_KEPT)
-
-
-def pack_refusal(error: GatewayError) -> bytes:
-    """The outcome to record for a refusal."""
-    refusal = (error.code, error.message, error.developer_message, error.parameters, error.missing, error.retry_after_s)
-    return _encode((None, None, None, refusal))
-
-
-def unpack(outcome: bytes) -> ToolResult | GatewayError:
-    """Reads a recorded outcome; a value of very many parts stays text."""
-    return _unpacked(_decode_outcome(outcome))
-
-
-def _unpacked(packed: _Outcome) -> ToolResult | GatewayError:
-    refusal = packed.refusal
-    if refusal is None:
-        return ToolResult(
-            value=_unpack_value(packed.value),
-            failure=packed.failure,
-            duration_ms=packed.duration_ms,
-            value_bytes=len(packed.value),
-            blocks=_unpack_value(packed.blocks),
-            structured=packed.structured,
-        )
-    return GatewayError(
-        refusal.code,
-        refusal.message,
-        developer_message=refusal.developer_message,
-        parameters=refusal.parameters,
-        missing=refusal.missing,
-        retry_after_s=refusal.retry_after_s,
-    )
-
-
-def _unpack_value(packed: Raw) -> Json:
-    text = bytes(packed)
-    return Raw(text) if len(text) > ALWAYS_HERE_BYTES and is_wide(text) else msgspec.json.decode(text)
 
 
 def status_of(record: Record | None) -> CallStatus:
@@ -284,8 +155,7 @@ def view_of_record(record: Record) -> CallView:
     if record.outcome is None:
         status = status_of(record)
     else:
-        packed = _decode_outcome(record.outcome)
-        status, ended_s = _unpacked(packed), packed.ended_s
+        status, ended_s = unpack_dated(record.outcome)
     assert status is not NOT_FOUND
     if isinstance(status, GatewayError):  # it was refused to the caller who began it, not to this one
         status = result_of(status)
@@ -307,5 +177,5 @@ def refusal_of(begun: Conflict | Expired | Full) -> GatewayError:
 
 def unavailable() -> GatewayError:
     """The refusal of calls that have to be remembered while the state is away."""
-    message = "Calls cannot be remembered at the moment."
+    message = "Calls cannot be stored at the moment."
     return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, message, retry_after_s=STATE_RETRY_S)

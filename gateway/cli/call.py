@@ -190,7 +190,7 @@ async def _similar(gateway: Toolgate, wanted: str) -> list[str]:
         return []
     name, names = wanted.partition("@")[0], {tool.id.partition("@")[0] for tool in listed}
     close = difflib.get_close_matches(name, names, n=3)
-    hint = f"Did you mean {' or '.join(sorted(close))}?" if close else "`toolgate tools` lists those there are."
+    hint = f"Did you mean {' or '.join(sorted(close))}?" if close else "`toolgate tools` lists all tools."
     return [] if name in names else [hint]
 
 

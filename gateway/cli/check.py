@@ -36,7 +36,14 @@ MAX_LARGEST = 10  # tools that are named as the largest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", type=Path, nargs="?", default=configuration.DEFAULT, metavar="FILE")
+    parser.add_argument(
+        "config",
+        type=Path,
+        nargs="?",
+        default=configuration.DEFAULT,
+        metavar="FILE",
+        help=f"the configuration (default: {configuration.DEFAULT})",
+    )
     parser.add_argument(
         "--live", action="store_true", help="connect to Redis and every tool server, and list the tools"
     )
@@ -89,7 +96,7 @@ def _hint(path: Path) -> list[str]:
         configuration.load(path, allow_missing_env=True)
     except ConfigError:
         return []
-    return ["Where these are absent on purpose: --allow-missing-env."]
+    return ["If these are missing on purpose, use --allow-missing-env."]
 
 
 def _report(config: Config, found: JsonObject, *, live: bool) -> None:

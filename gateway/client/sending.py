@@ -16,7 +16,7 @@ CONNECT_S = 5.0  # the gateway is near, or there is none
 ANSWER_S = 3660.0  # a route allows its tools at most an hour; cancelling is nearer
 MAX_ANSWER_BYTES = 128 * 1024 * 1024  # a catalogue of 20,000 tools has half of it
 START_ONE = "Start one with `toolgate serve`, or say in TOOLGATE_URL where it is."
-OWN_AUTHORITY = "Name the certificate of an authority of your own in SSL_CERT_FILE, or write http for https."
+OWN_AUTHORITY = "Set SSL_CERT_FILE to the certificate of the gateway's authority, or write http for https."
 MAY_HAVE_RUN = "If this was a call, its tool may have run."
 
 Headers = dict[str, str]
@@ -78,7 +78,9 @@ def _out_of_reach(gateway: str, url: str, exc: httpx.TransportError) -> Unreacha
     asked = f"{parts.scheme}://{parts.netloc}"
     if not isinstance(exc, httpx.ConnectError | httpx.ConnectTimeout):
         why = str(exc) or f"{type(exc).__name__}."  # a reset connection or a timeout comes without words
-        return UnreachableError(f"The gateway at {gateway} broke off: {why}", may_have_run=True, advice=MAY_HAVE_RUN)
+        return UnreachableError(
+            f"The connection to the gateway at {gateway} broke: {why}", may_have_run=True, advice=MAY_HAVE_RUN
+        )
     if (handshake := _tls_error(exc)) is not None:
         why = f": {handshake.verify_message.rstrip('.')}" if isinstance(handshake, ssl.SSLCertVerificationError) else ""
         return UnreachableError(f"The TLS handshake with {asked} failed{why}.", advice=OWN_AUTHORITY)

@@ -273,7 +273,7 @@ class McpSurface:
         if not 0 < len(messages) <= MAX_BATCH or not all(isinstance(message, dict) for message in messages):
             raise RpcError(INVALID, f"A batch is an array of 1 to {MAX_BATCH} messages.")
         if any(message.get("method") == "initialize" for message in messages):
-            raise RpcError(INVALID, "initialize is not taken in a batch.")
+            raise RpcError(INVALID, "initialize is not accepted in a batch.")
         return OpenedBatch(encoder=self._encoder(version, None), documents=messages)
 
     def _take(self, method: Json, params: Json, version: str, session: Session | None) -> Opened:

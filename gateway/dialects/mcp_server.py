@@ -148,7 +148,7 @@ def resume(agreed: Agreed, last_id: bytes) -> WireRequest:
 
 def cancel(agreed: Agreed, id_: int) -> WireRequest:
     """Tells a legacy server that a request is not waited for any more; a modern one sees its stream closed."""
-    params: JsonObject = {"requestId": id_, "reason": "It is not waited for any more."}
+    params: JsonObject = {"requestId": id_, "reason": "The gateway no longer waits for it."}
     return request(agreed, None, "notifications/cancelled", params)
 
 

@@ -36,7 +36,10 @@ MAX_DEPTH = jsontext.MAX_DEPTH + 8  # what a tool may return, in the wrappings o
 MAX_ERROR_TEXT = 500  # characters of a runner's error that are passed on
 CRUMB_ID = re.compile(r"[0-9A-Za-z-]{1,64}")  # a UUID; it goes into paths, so nothing else is let through
 BROKEN = ToolFailure(message="The tool server gave a broken answer.", code=FailureCode.BROKEN_ANSWER)
-NOT_STORED = "The tool server broke off while it was sent the call, and does not know it; most likely it has not run."
+NOT_STORED = (
+    "The connection to the tool server broke while the call was sent, and the server does not have the call; "
+    "most likely it has not run."
+)
 
 
 class Crumb(Struct, frozen=True, kw_only=True):

@@ -103,10 +103,8 @@ def _words(*values: Any) -> bytes:
 
 
 def _bounded(word: str) -> str:
-    """What a caller or an issuer may have written, cut to MAX_WORD characters that UTF-8 can hold."""
-    if word.isascii() and len(word) <= MAX_WORD:
-        return word
-    return word[:MAX_WORD].encode(errors="backslashreplace").decode()
+    """What a caller or an issuer may have written, cut to MAX_WORD characters, none of which ends a line anywhere."""
+    return word[:MAX_WORD] if word.isascii() else printable(word[:MAX_WORD])
 
 
 class TextLine(Struct, gc=False):

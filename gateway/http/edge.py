@@ -39,11 +39,11 @@ WORD = re.compile(r"[A-Za-z0-9_]{1,256}")  # as long as a tool id may be
 # in a string here, which may double it. Which backend it is for, and so its own limit, is not known before it is read.
 MAX_CALLBACK_BYTES = 16 * 1024 * 1024
 CALLBACK_REFUSALS = {  # by status, with what the tool server is told
-    400: (ErrorCode.INVALID_REQUEST, "This callback is not taken."),
-    404: (ErrorCode.NOT_FOUND, "This callback is not taken."),
+    400: (ErrorCode.INVALID_REQUEST, "This callback is not accepted."),
+    404: (ErrorCode.NOT_FOUND, "This callback is not accepted."),
     413: (ErrorCode.PAYLOAD_TOO_LARGE, f"A callback must not be larger than {MAX_CALLBACK_BYTES} bytes."),
     415: (ErrorCode.UNSUPPORTED_MEDIA, "A callback must not be compressed."),
-    503: (ServerCode.GATEWAY_UNAVAILABLE, "This callback is not taken."),
+    503: (ServerCode.GATEWAY_UNAVAILABLE, "This callback is not accepted."),
 }
 JSON = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
 ACCEPT_PLAIN = ((b"accept-encoding", b"identity"),)  # beside 415: what would be taken (RFC 9110, 12.5.3)
@@ -277,9 +277,10 @@ class Edge:
         status = await self._callback(request, token, None if media is None else media.decode("latin-1"), arriving)
         if status == 200:
             return WireReply(status=200, headers=JSON, body=b"{}")
-        code, message = CALLBACK_REFUSALS[status]
-        headers = (*JSON, (CODE, code.encode()), *(ACCEPT_PLAIN if status == 415 else ()))
-        body = b'{"message":"%b","code":"%b"}' % (message.encode(), code.encode())
+        request.reason, message = CALLBACK_REFUSALS[status]
+        code = request.reason.encode()
+        headers = (*JSON, (CODE, code), *(ACCEPT_PLAIN if status == 415 else ()))
+        body = b'{"message":"%b","code":"%b"}' % (message.encode(), code)
         return WireReply(status=status, headers=headers, body=body)
 
 

@@ -78,7 +78,7 @@ def _encoded(formatter: logging.Formatter, record: logging.LogRecord) -> bytes:
 
 
 def _dropped(count: int) -> logging.LogRecord:
-    message = "log lines were dropped, because nobody took them fast enough"
+    message = "log lines were dropped, because they were not read fast enough"
     record = logging.LogRecord("gateway.logs.output", logging.WARNING, __file__, 0, message, (), None)
     record.count = count
     return record

@@ -37,9 +37,9 @@ MAX_DEVELOPER = 2048  # characters
 
 SENTENCES = {
     400: "The service refused the request",
-    402: "The service wants to be paid first",
+    402: "The service asks for payment first",
     403: "The service does not allow this",
-    404: "The service has nothing there",
+    404: "The service did not find it",
     405: "The service does not know this operation",
     406: "The service cannot answer in a form that was asked for",
     409: "The service is in a state that does not allow this",
@@ -47,9 +47,9 @@ SENTENCES = {
     412: "A precondition does not hold",
     413: "The request is too large for the service",
     414: "The request is too large for the service",
-    415: "The service does not take a body of this type",
+    415: "The service does not accept a body of this type",
     422: "The service refused the request",
-    428: "The service wants a precondition",
+    428: "The service asks for a precondition",
     431: "The request is too large for the service",
     451: "The service may not show this for legal reasons",
     501: "The service does not know this operation",
@@ -138,16 +138,16 @@ def _credential_refusal(reply: Answer, plan: Plan, invocation: Invocation) -> To
         if challenge is None or not tokens:
             return None
         found = SCOPE.search(challenge)
-        message = "The service wants scopes that the token for it does not have."
+        message = "The service asks for scopes that the token does not have."
         return _ask_for(tokens, message, found[1].decode("ascii").split() if found else [], invocation)
     if tokens:
-        return _ask_for(tokens, "The service does not accept the token for it, or wants one.", [], invocation)
+        return _ask_for(tokens, "The service does not accept the token, or needs one.", [], invocation)
     # Only the operator can do anything about a secret that the route supplies: the tool does not ask for that.
     needed = invocation.tool.requires.secrets
     secrets = [{"id": each.id} for each in plan.access.lent if each.is_secret and each.id in needed]
     if not secrets:
         raise not_ours("the service does not accept our credential (401), or wants one")
-    message = "The service does not accept the secret for it, or wants one."
+    message = "The service does not accept the secret, or needs one."
     raise GatewayError(ErrorCode.MISSING_REQUIREMENTS, message, missing={"secrets": secrets})
 
 

@@ -116,7 +116,9 @@ class Relief:
                 connection.drop_unread()
                 dropped += 1
         if dropped:
-            log.warning("callers who did not read their answers were cut off to make room", extra={"callers": dropped})
+            log.warning(
+                "callers who did not read their answers were disconnected to make room", extra={"callers": dropped}
+            )
         if dropped or not memory.is_full:
             self._full_since = None
         elif self._full_since is None:

@@ -60,7 +60,7 @@ class Config(Section):
 
     def problems(self) -> Iterator[tuple[str, str]]:
         if self.server.workers > 1 and (self.state is None or self.state.url is None):
-            yield "server", f"has {self.server.workers} workers, which need state.url to share what they remember"
+            yield "server", f"has {self.server.workers} workers, which need state.url to share stored calls"
         if self.limits_on_failure != "local" and (self.state is None or self.state.url is None):
             yield "limits_on_failure", "has no effect without state.url; requests are counted by this process anyway"
         yield from self._nowhere_to_call_back()

@@ -45,7 +45,7 @@ def _check_public_key(text: str) -> str:
 def _digest(text: str) -> bytes:
     digest = bytes.fromhex(text.removeprefix("sha256:"))
     if digest == OF_NOTHING:  # made of a variable that was not set: callers without a key would be let in
-        raise UnfitError("is the hash of nothing at all")
+        raise UnfitError("is the hash of an empty key")
     return digest
 
 
@@ -126,7 +126,7 @@ class JwtSettings(Section):
         if missing:
             yield "require", f"must also list {' and '.join(missing)}"
         if "aud" in self.require and not self.audience:
-            yield "require", "lists aud, of which none is accepted without audience"
+            yield "require", "lists aud, but without audience no token with aud is accepted"
         if self.user_id_claim in SHARED_CLAIMS:
             yield "user_id_claim", f"must be a claim that says who the user is, which {self.user_id_claim} never does"
         sources = [name for name in SOURCES if getattr(self, name) not in (None, False)]
@@ -148,7 +148,7 @@ class JwtSettings(Section):
         elif self.discovery and not is_issuer_url(self.issuer):
             yield "issuer", "must be an https URL without query, because of discovery; http is for loopback only"
         if not self.audience:
-            yield source, "needs audience beside it, or tokens for other services would be good here"
+            yield source, "needs audience beside it, or tokens for other services would be accepted here"
         if not self.algorithms:
             yield source, "needs algorithms beside it: those its tokens are signed with, such as [RS256]"
         elif HS256 in self.algorithms:
@@ -156,7 +156,7 @@ class JwtSettings(Section):
         elif self.public_key:
             fitting = algorithms_for(read_pem(self.public_key))
             if not fitting.issuperset(self.algorithms):
-                yield "algorithms", f"must be of those the public key is for: {', '.join(sorted(fitting))}"
+                yield "algorithms", f"must be algorithms of the public key: {', '.join(sorted(fitting))}"
 
 
 def issuers_that_clash(entries: Sequence[JwtSettings | None]) -> Iterator[tuple[int, str]]:
@@ -164,7 +164,10 @@ def issuers_that_clash(entries: Sequence[JwtSettings | None]) -> Iterator[tuple[
     for index, _ in repeated(entries, attrgetter("issuer")):
         entry = entries[index]
         named = entry is not None and entry.issuer
-        yield index, "has the issuer of an earlier entry" if named else "has no issuer, as an earlier entry"
+        yield (
+            index,
+            "has the issuer of an earlier entry" if named else "has no issuer, and neither has an earlier entry",
+        )
 
 
 class ApiKeySettings(Section):

@@ -261,7 +261,7 @@ class McpBackendSettings(ReplicatedBackendSettings):
             if name.startswith("mcp-") or name == "last-event-id":
                 yield (
                     "forward_headers",
-                    f"must not list {name}: what callers agree on with the gateway is not passed on",
+                    f"must not list {name}: it is between the caller and the gateway",
                 )
 
 

@@ -141,7 +141,10 @@ class RateLimitSettings(Section):
         if len(self.operations) > 1:
             yield "operations", f"must list {FAILED_VERIFICATION} alone"
         if self.key != ("ip",):
-            yield "key", f"must be ip where {FAILED_VERIFICATION} counts, since nobody knows more by then"
+            yield (
+                "key",
+                f"must be ip where {FAILED_VERIFICATION} counts, since nothing else is known of the caller then",
+            )
         for name in ("tools", "backends"):
             if name in self.model_fields_set:
                 yield name, f"has no effect where {FAILED_VERIFICATION} counts"

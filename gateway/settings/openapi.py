@@ -126,7 +126,7 @@ class ToolSettings(Section):
     def problems(self) -> Iterator[tuple[str, str]]:
         for name in self.hide:
             if name in self.arguments:
-                yield "hide", f"must not name {name}, which arguments fixes; what is fixed is hidden"
+                yield "hide", f"must not name {name}, which has a fixed value in arguments and is hidden anyway"
 
 
 def _same_names(tools: Mapping[str, ToolSettings]) -> Iterator[tuple[str, str]]:
@@ -233,8 +233,8 @@ class OpenApiBackendSettings(ReplicatedBackendSettings):
         if self.caller_tokens and header == AUTHORIZATION:
             yield (
                 "caller_tokens",
-                "must not stand beside an auth that also sets Authorization; put what is the gateway's own under "
-                "auth.schemes, by the security schemes it is for",
+                "must not stand beside an auth that also sets Authorization; put the gateway's own credentials "
+                "under auth.schemes, by their security schemes",
             )
         if header and header in self.forward_headers:
             yield "forward_headers", f"must not list {header}, which auth sets"

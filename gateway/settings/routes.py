@@ -94,5 +94,5 @@ def routes_never_reached(routes: Sequence[RouteSettings | None]) -> Iterator[tup
             continue
         earlier = first.get((route.backend, EVERY_TOOL), first.get((route.backend, route.tools)))
         if earlier is not None:
-            yield index, f"is never reached; routes[{earlier}] takes all of its tools first"
+            yield index, f"is never reached; routes[{earlier}] matches all of its tools first"
         first.setdefault((route.backend, route.tools), index)

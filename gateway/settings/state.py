@@ -53,7 +53,7 @@ class StateSettings(Section):
 
     replaced: ClassVar[Mapping[str, str]] = {
         "on_failure": "was replaced by limits_on_failure at the top of the file, which says what becomes of rate "
-        "limits while Redis is away; a call that must be remembered is always refused then, because it could run twice"
+        "limits while Redis is away; a call that has to be stored is always refused then, because it could run twice"
     }
 
     url: Annotated[SecretStr, RedisUrl(check=_check_address, title="Redis URL, a secret")] | None = setting(
@@ -116,9 +116,9 @@ class StateSettings(Section):
         address = self.address
         if address is not None and not (self.insecure or all(is_loopback(host) for host, _ in address.hosts)):
             if not self.keys:
-                yield "url", "is elsewhere, so keys must be set to seal what is kept there, or insecure: true"
+                yield "url", "is on another machine, so set keys, which encrypt what is stored there, or insecure: true"
             if not address.is_tls:
-                yield "url", "is elsewhere, so it must begin with rediss for TLS, or insecure: true be set"
+                yield "url", "is on another machine, so it must begin with rediss for TLS; or set insecure: true"
         if self.tls is not None and (address is None or not address.is_tls):
             yield "tls", "has no effect unless url begins with rediss"
         if self.sentinel_password is not None and (address is None or address.service is None):

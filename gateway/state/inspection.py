@@ -43,7 +43,9 @@ async def inspect(redis: Redis) -> Findings:
     elif refused is None:  # refusing INFO, as some providers do, is no reason not to use it
         warnings.append(f"it does not say whether it may lose calls: {silence}")
     if deaf is not None:
-        warnings.append(f"replicas cannot wake each other, and notice late what another one was told: {deaf}")
+        warnings.append(
+            f"replicas cannot notify each other, and learn late of results that another one received: {deaf}"
+        )
     why = _cause(about) or refused if about else refused and silence
     return Findings(version=_version(about) if about else None, cause=why, warnings=warnings)
 
@@ -77,7 +79,7 @@ def _cause(about: Mapping[str, Any]) -> str | None:
     if about.get("redis_mode") == "cluster":
         return "it is a cluster; one server is needed, with or without sentinels"
     if about.get("role") != "master":
-        return "it is a replica, which takes no writes; name the primary, or the sentinels that know it"
+        return "it is a replica, which accepts no writes; name the primary, or the sentinels that know it"
     if about.get("loading"):
         return "it is still loading its data"
     return None
@@ -87,7 +89,7 @@ def _warnings(about: Mapping[str, Any], save: str | None) -> Iterator[str]:
     policy = about.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
         yield (
-            f"maxmemory-policy is {policy}: when memory is short, Redis drops calls that are under way, which may "
+            f"maxmemory-policy is {policy}: when memory is short, Redis drops running calls, which may "
             "then run twice; set it to noeviction"
         )
     if not about.get("aof_enabled") and save == "":

@@ -91,7 +91,7 @@ class MemoryState:
         if self._pending:
             calls = [CALL_ID_PREFIX + key for key in islice(self._pending, MAX_NAMED)]
             lost = {"count": len(self._pending), "calls": calls}
-            log.warning("calls that are not over are lost", extra=lost)
+            log.warning("calls that are still running are lost", extra=lost)
 
     # One call after the other.
 
@@ -174,7 +174,7 @@ class MemoryState:
             self._waiters.notify(key, call.record(self.replica))
         if self._quotas.size_bytes > limits.max_bytes:
             # Its waiters have it; later callers learn that it has expired. It never runs again.
-            log.warning("there is no room to keep how a call ended", extra={"backend": call.new.backend})
+            log.warning("there is no room to store the outcome of a call", extra={"backend": call.new.backend})
             self._expire(call, now)
         else:
             self._results[key] = call

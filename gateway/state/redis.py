@@ -286,5 +286,5 @@ class RedisState:
 def _known(reply: Reply) -> Reply:
     """The reply, unless Redis cannot know yet what it has lost. Raises NotDone."""
     if reply[0] == b"restoring":
-        raise NotDone("the state has lost its data and is being put together again")
+        raise NotDone("the state has lost its data and is being restored")
     return reply

@@ -81,7 +81,7 @@ def _kept() -> Iterator[Subject]:
 def _ways() -> Iterator[Subject]:
     """From callers of MCP, to servers of MCP, and to protocols whose tool servers answer later."""
     yield Subject("mcp", toolgate, (Load(figures.FROM_MCP, LOAD),), config=QUIET, form=calls.MCP_MODERN)
-    to_mcp = (Load(figures.MCP_TO_MCP, LOAD),)
+    to_mcp = _loads(figures.MCP_TO_MCP, ALONE, LOAD)
     yield Subject("mcp-mcp", toolgate, to_mcp, protocol="mcp", config=QUIET, form=calls.MCP_MODERN)
     posted, got = (Load(figures.TO_OPENAPI, LOAD),), (Load(figures.TO_OPENAPI_GET, LOAD),)
     yield Subject("openapi", toolgate, posted, protocol="openapi", config=QUIET, form=calls.OTC_BODY)

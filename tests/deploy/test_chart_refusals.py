@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from gateway.config import json_schema
+from gateway.settings.web import KEY_IN_QUERY
 from tests.deploy.charts import CHART, Values, render, values
 
 ALONE = "config.state.url is not set: pods that share no Redis would run a repeated call twice"
@@ -126,18 +127,26 @@ URLS = [
     ("${env:REDIS_URL}", False),
     ("rediss://:hunter2@redis.example.com", True),
     ("redis+sentinel://${env:USER}:hunter2@one,two/service", True),
+    ("https://one.example/api.json?v=3&api_key=hunter2", True),
+    ("https://one.example/api.json?v=3&api_key=${env:KEY}", False),
+    ("https://one.example/api.json?key=of-${env:KEY}&token=hunter2", True),
+    ("https://one.example/api.json?keys=all", False),
+    ("https://${env:HOST}/api.json?api_key=hunter2", True),
 ]
 
 
 @pytest.mark.parametrize(("url", "is_refused"), URLS)
-def test_of_the_url_of_redis_the_password_must_come_from_elsewhere(url: str, *, is_refused: bool) -> None:
-    assert (f"config.state.url {IN_CLEAR}" in refusal({"state": {"url": url}})) is is_refused
+def test_of_a_url_the_password_and_the_key_must_come_from_elsewhere(url: str, *, is_refused: bool) -> None:
+    backend = {"protocol": "openapi", "url": "https://one.example", "document": url}
+    for config, path in (({"state": {"url": url}}, "state.url"), ({"backends": {"b": backend}}, "backends.b.document")):
+        assert (f"config.{path} {IN_CLEAR}" in refusal(config)) is is_refused
 
 
 def test_the_chart_knows_no_secret_that_the_configuration_has_not() -> None:
     text = (CHART / "templates/_secrets.tpl").read_text()
     listed = yaml.safe_load(text.partition('"toolgate.secretPaths" -}}')[2].partition("{{-")[0])
     assert [each for each in listed if not any(re.fullmatch(each, written(path)) for path in SECRETS)] == []
+    assert KEY_IN_QUERY.pattern.partition("=(?P<value>")[0] in text
 
 
 def test_replicas_with_a_state_url_and_keys_are_not_refused() -> None:

@@ -104,7 +104,7 @@ async def test_a_broken_result_ends_the_call(server: Builds, posted: Any, outcom
 async def test_a_result_that_is_too_large_is_refused_and_ends_the_call(server: Builds) -> None:
     pending = await server.begin()
     assert await pending.post(b" " * (MAX_CALLBACK_BYTES + 1)) == 413
-    assert await pending.outcome() == "The tool has run. Its result is larger than the gateway takes."
+    assert await pending.outcome() == "The tool has run. Its result is larger than the gateway accepts."
 
 
 @pytest.mark.parametrize("coding", ["gzip", "br"])

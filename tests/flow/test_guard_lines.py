@@ -190,7 +190,7 @@ async def test_callbacks_are_a_line_each_without_their_path_or_their_content() -
     measured = {"bytes_in": taken["bytes_in"], "bytes_out": 2}
     assert taken.pop("toolgate_call_id") == f"tg-{secret.partition('.')[0]}"
     assert taken == common | measured | {"status": 200, "backend": "builds", "outcome": "ok"}
-    assert refused == common | {"status": 404, "outcome": "refused"}
+    assert refused == common | {"status": 404, "outcome": "refused", "reason": "not_found"}
     assert CANARY not in gateway.text
     assert secret not in gateway.text
 

@@ -128,7 +128,7 @@ async def test_a_repetition_is_judged_by_the_version_that_ran(start: Start, serv
     assert (await gateway.caller.call("oxp", "Echo.Say", {"n": 1}, call_id="k")).body == first.body
 
 
-NOT_KEPT = "The call is over. Its result was told to the caller who waited for it, and is not kept."
+NOT_KEPT = "The call is over. Its result was delivered to the caller that waited for it, and was not stored."
 
 
 async def test_delivered_callback_results_use_no_quota() -> None:

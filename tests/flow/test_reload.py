@@ -178,7 +178,7 @@ async def test_a_process_that_ends_names_the_calls_that_end_with_it(caplog: pyte
         headers = {"prefer": "respond-async"}
         answer = await gateway.caller.call("oxp", WORK, {"number": 1}, call_id="mine", headers=headers)
         assert answer.status == 202
-    (record,) = [record for record in caplog.records if record.message == "calls that are not over are lost"]
+    (record,) = [record for record in caplog.records if record.message == "calls that are still running are lost"]
     lost = vars(record)
     assert lost["count"] == 1
     assert lost["calls"] == [answer.headers["toolgate-call-id"]]

@@ -229,7 +229,7 @@ async def test_a_broken_answer_is_not_retryable(
 async def test_a_broken_connection(caller: Caller, server: ToolServer, dialect: str, last_words: bytes) -> None:
     server.handler = truncated(last_words)
     error = (await caller.call(dialect, "Echo.Say")).error
-    message = "The tool server broke off; the tool may have run."
+    message = "The connection to the tool server broke; the tool may have run."
     assert error == {"message": message, "code": "unknown", "can_retry": False}
     assert len(server.calls) == 1
 

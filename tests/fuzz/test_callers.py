@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from gateway.auth.tokens import MalformedError, take_apart
 from gateway.calls.callbacks import CallbackTokens
 from gateway.calls.preference import MAX_WAIT_S, read_preference
-from gateway.calls.status import CallMetadata, metadata_of, pack, pack_metadata, view_of_record
+from gateway.calls.records import CallMetadata, metadata_of, pack, pack_metadata
+from gateway.calls.status import view_of_record
 from gateway.challenges import Challenges, ServerChallenge
 from gateway.model import ToolResult
 from gateway.state.port import CallState

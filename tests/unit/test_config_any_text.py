@@ -6,11 +6,12 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gateway.config import json_schema, read
+from gateway.config import read
 from gateway.errors import ConfigError
+from tests.unit.configured import schema
 
 CANARY = "correct-horse-battery-staple-0123456789"
-KEYS = sorted({name for section in json_schema()["$defs"].values() for name in section["properties"]})
+KEYS = sorted({name for section in schema()["$defs"].values() for name in section["properties"]})
 SCALARS = st.one_of(
     st.none(),
     st.booleans(),

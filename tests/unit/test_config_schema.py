@@ -12,8 +12,9 @@ import jsonschema_rs
 import pytest
 import yaml
 
-from gateway.config import json_schema, load, read, schema_text
+from gateway.config import load, read, schema_text
 from gateway.errors import ConfigError
+from tests.unit.configured import schema, validator
 
 CONFIG = Path(__file__).parents[2] / "config"
 
@@ -28,36 +29,34 @@ def test_the_schema_that_is_shipped_is_the_one_the_code_declares() -> None:
 @pytest.mark.parametrize("path", sorted(CONFIG.glob("*.yaml")), ids=lambda path: path.name)
 def test_every_file_that_is_shipped_loads_and_fits_the_schema(path: Path) -> None:
     load(path, env={}, allow_missing_env=True)
-    jsonschema_rs.validator_for(json_schema()).validate(yaml.safe_load(path.read_text()))
+    validator().validate(yaml.safe_load(path.read_text()))
 
 
 def test_the_annotated_file_shows_every_key() -> None:
     text = (CONFIG / "gateway.yaml").read_text()
-    declared = {name for section in json_schema()["$defs"].values() for name in section["properties"]}
+    declared = {name for section in schema()["$defs"].values() for name in section["properties"]}
     assert [name for name in sorted(declared) if f"{name}:" not in text] == []
 
 
 def test_every_key_has_a_sentence_and_every_default_fits_its_own_schema() -> None:
-    schema = json_schema()
-    for section in schema["$defs"].values():
+    for section in schema()["$defs"].values():
         assert section["additionalProperties"] is False
         for name, value in section["properties"].items():
             assert value["description"].endswith("."), name
             if "default" in value:
-                jsonschema_rs.validator_for({**value, "$defs": schema["$defs"]}).validate(value["default"])
+                jsonschema_rs.validator_for({**value, "$defs": schema()["$defs"]}).validate(value["default"])
 
 
 def test_defaults_written_out_change_nothing() -> None:
-    schema = json_schema()
-    written = {name: _spelled_out(value, schema) for name, value in schema["properties"].items()}
+    written = {name: _spelled_out(value) for name, value in schema()["properties"].items()}
     assert read(json.dumps({**written, "auth": "none"})) == read("auth: none")
 
 
-def _spelled_out(value: dict[str, Any], schema: dict[str, Any]) -> object:
+def _spelled_out(value: dict[str, Any]) -> object:
     if "$ref" not in value or value.get("default") != {}:
         return value.get("default")
-    section = schema["$defs"][value["$ref"].rpartition("/")[2]]
-    return {name: _spelled_out(inner, schema) for name, inner in section["properties"].items()}
+    section = schema()["$defs"][value["$ref"].rpartition("/")[2]]
+    return {name: _spelled_out(inner) for name, inner in section["properties"].items()}
 
 
 @pytest.mark.parametrize(
@@ -77,4 +76,4 @@ def _spelled_out(value: dict[str, Any], schema: dict[str, Any]) -> object:
 def test_what_an_editor_can_know_the_schema_refuses_as_the_reader_does(text: str) -> None:
     with pytest.raises(ConfigError):
         read(text)
-    assert not jsonschema_rs.validator_for(json_schema()).is_valid(yaml.safe_load(text))
+    assert not validator().is_valid(yaml.safe_load(text))

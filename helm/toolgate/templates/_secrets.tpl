@@ -1,4 +1,4 @@
-{{/* The settings that are secrets, each a regular expression of its path below config; state.url is one in part. */}}
+{{/* The settings that are secrets, each a regular expression of its path below config; URLs are looked at below. */}}
 {{- define "toolgate.secretPaths" -}}
 - auth\.jwt\[\d+\]\.secret
 - backends\.[^.]+\.(auth|document_auth)\.bearer
@@ -27,8 +27,10 @@
 {{- else if kindIs "string" .value }}
 {{- $path := join "" .path | trimPrefix "." }}
 {{- $refers := regexMatch `(^|[^$])([$][$])*[$][{](env|file):` .value }}
-{{- $hasPassword := regexReplaceAll `[$][{][^}]*[}]` .value "" | regexMatch `//[^/]*:[^/@]+@` }}
-{{- if or (and (regexMatch .secrets $path) (not $refers)) (and (eq $path "state.url") $hasPassword) }}
+{{- $url := regexReplaceAll `[^&=:@/]*[$][{](env|file):[^}]*[}][^&=:@/?]*` .value "" }}
+{{- $hasPassword := regexMatch `://[^/[:space:]]*:[^/@[:space:]]+@` $url }}
+{{- $hasKey := regexMatch `(?i)^https?://.*[?&]((api|access|auth|subscription)?[_-]?(key|token)|(client[_-]?)?secret|password|sig|signature)=[^&]` $url }}
+{{- if or (and (regexMatch .secrets $path) (not $refers)) $hasPassword $hasKey }}
 {{- fail (printf "config.%s holds a secret in clear, which would lie in a ConfigMap. Write ${env:NAME} or ${file:/path} in its place, and have env, envFrom or volumes put it there." $path) }}
 {{- end }}
 {{- end }}

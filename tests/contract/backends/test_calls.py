@@ -18,7 +18,7 @@ from tests.unit.backends.mcp_facing import IDEMPOTENT, INVOCATION
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("kind", KINDS)]
 
-OFF = "The tool server broke off; the tool may have run."
+OFF = "The connection to the tool server broke; the tool may have run."
 BROKEN = "The tool server gave a broken answer."
 VALUES = [None, False, 0, -1.5, 2**53, "", "text", "æ\u0000\U0001f600", [], [1, [None]], {}, {"a": {"result": 1}}]
 

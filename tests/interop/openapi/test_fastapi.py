@@ -140,7 +140,7 @@ WRONG: dict[str, tuple[dict[str, Any], str, str, bool]] = {
     "latin": ({}, BROKEN, "broken answer", False),
     "gzip": ({}, BROKEN, "broken answer", False),
     "endless": ({}, BROKEN, "broken answer", False),
-    "dropped": ({}, "unknown", "broke off", True),
+    "dropped": ({}, "unknown", "The connection to the tool server broke", True),
     "redirect": ({}, "tool_error", "moved", False),
     "loop": ({}, "tool_error", "moved", False),
 }

@@ -59,5 +59,5 @@ async def test_a_route_that_cancels_ends_it_at_its_timeout() -> None:
             await until(runs, "the call runs")
             await builds.kill()
             error = failure(await asking)
-            assert error["message"] == "The tool took too long and is no longer waited for; it may have run."
+            assert error["message"] == "The tool took too long, and the gateway stopped waiting; it may have run."
             assert failure(await call(only.http, "Builds.build", LONG, call_id="one")) == error

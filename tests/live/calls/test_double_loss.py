@@ -39,7 +39,7 @@ class Left:
 async def test_a_waiting_caller_gets_unknown_and_a_later_one_begins_anew(tmp_path: Path) -> None:
     """Both calls are lost at once, because replicas are given seconds to put back what they hold."""
     async with lost_twice(tmp_path) as left:
-        assert "nobody knows whether the tool ran" in failure(await left.waiting)["message"]
+        assert "it is unknown whether the tool ran" in failure(await left.waiting)["message"]
         again = await left.repeated(JOINED)
         assert (again["success"], again["error"]["can_retry"]) == (False, False)
         assert await left.tools.call_back([JOINED]) == [200]  # it ran after all

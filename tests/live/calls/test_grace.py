@@ -23,7 +23,7 @@ NUMBERS = range(20)
 LONG, SHORT = "15s", "300ms"  # graces: more than all of it takes, and less
 LATE_S = 1.0
 HELD = "results that waited for the state are lost"
-UNFINISHED = "calls that are not over are lost"
+UNFINISHED = "calls that are still running are lost"
 
 
 def shared(redis: RedisServer, tools: Yard, grace: str, workers: int) -> Settings:

@@ -143,7 +143,7 @@ async def end_crumbs(of: Works) -> None:
 def is_unknown(end: dict[str, Any]) -> None:
     """What is true of a call of which nobody heard whether the tool server has taken it."""
     assert (end["success"], end["error"]["can_retry"]) == (False, False)
-    assert "nobody knows whether the tool ran" in end["error"]["message"]
+    assert "it is unknown whether the tool ran" in end["error"]["message"]
 
 
 def accepted(redis: RedisServer) -> int:

@@ -48,7 +48,7 @@ async def test_who_waits_gets_a_result_that_is_too_large_to_be_kept() -> None:
         assert_too_large(failure(await call(only.http, WORK, {"number": 1}, call_id="k")))
         assert_too_large(await looked_at(only.http, "k"))
         assert tools.ran_once
-        assert len(only.running.logged("a result is too large to be kept")) == 2
+        assert len(only.running.logged("a result is too large to be stored")) == 2
 
 
 @pytest.mark.anyio

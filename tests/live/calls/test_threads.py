@@ -117,7 +117,7 @@ async def test_a_call_that_outlasts_a_route_that_cancels_is_told_to_the_tool_ser
     before = len(await place.seen("notices"))
     await order(place.builds, "photo", "delayed", seconds=30)
     error = failure(await call(place.http, "Builds.photo", {}))
-    assert error["message"].startswith("The tool took too long and is no longer waited for")
+    assert error["message"].startswith("The tool took too long, and the gateway stopped waiting")
     assert kinds(await place.notices_since(before, 2)) == ["cancel", "close", "close"]
 
 

@@ -70,7 +70,7 @@ async def test_calls_in_the_queue_of_a_replica_that_is_killed_run_once_elsewhere
 
                 served = await asyncio.gather(*(end_of(number, SERVED) for number in range(0, 2 + 2 * WAITING, 2)))
                 assert served[0]["success"] is False
-                assert "nobody knows whether the tool ran" in served[0]["error"]["message"]
+                assert "it is unknown whether the tool ran" in served[0]["error"]["message"]
                 assert [end["value"]["number"] for end in served[1:]] == [2, 4, 6]
                 working = [asyncio.create_task(end_of(number, WORK)) for number in (3, 5, 7)]
                 await until(lambda: len(tools.taken) == 1 + WAITING, "the others are handed over", WITHIN_S)

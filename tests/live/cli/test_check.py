@@ -53,7 +53,7 @@ def test_absent_variables_may_be_overlooked(tmp_path: Path) -> None:
     done = entered("check", path)
     assert done.returncode == 2
     assert "environment variable NOBODY_SETS_THIS is not set" in done.stderr
-    assert done.stderr.splitlines()[-1] == "Where these are absent on purpose: --allow-missing-env."
+    assert done.stderr.splitlines()[-1] == "If these are missing on purpose, use --allow-missing-env."
     assert entered("check", path, "--allow-missing-env").returncode == 0
 
 
@@ -188,13 +188,13 @@ TRIED = {
     "no channels": (
         ["CONFIG SET appendonly yes", MAY_ALL.replace("&*", "resetchannels")],
         0,
-        "warning: state: replicas cannot wake each other, .*\n",
+        "warning: state: replicas cannot notify each other, .*\n",
     ),
     "no scripts": ([f"{MAY_ALL} -@scripting"], 1, "state is down: .*eval"),
     "scripts may not write": ([f"{MAY_ALL} -set"], 1, "state is down: .*script"),
     "scripts may not ask for the time": ([f"{MAY_ALL} -time"], 1, "state is down: .*script"),
     "memory is full": (["CONFIG SET maxmemory 1"], 1, "used memory > 'maxmemory'"),
-    "a replica": (["REPLICAOF 127.0.0.1 1"], 1, "state is down: it is a replica, which takes no writes;"),
+    "a replica": (["REPLICAOF 127.0.0.1 1"], 1, "state is down: it is a replica, which accepts no writes;"),
 }
 
 

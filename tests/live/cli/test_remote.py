@@ -77,7 +77,7 @@ def test_wrong_input_names_each_parameter_and_exits_2(demo: Demo) -> None:
     ("tool", "hint"),
     [
         ("Calculater.Ad", "Did you mean Calculator.Add or Calculator.Divide?"),
-        ("Qwertz.Uiop", "`toolgate tools` lists those there are."),
+        ("Qwertz.Uiop", "`toolgate tools` lists all tools."),
         ("Calculator.Add@7.0.0", "Its newest versions are 1.1.0, 1.0.0."),
     ],
 )

@@ -138,6 +138,6 @@ def test_the_backend_of_the_page_calls_its_tool_server_as_every_other_does(exten
         assert (status, answered["success"], answered["value"]) == (200, True, 3)
         assert call(url, a=1)[0] == 422
         failures = [call(url, a=-1, b=2), call(url, a=1e10, b=2)]
-    messages = ["The tool failed inside its server.", "The tool server broke off; the tool may have run."]
+    messages = ["The tool failed inside its server.", "The connection to the tool server broke; the tool may have run."]
     assert [answer["error"]["message"] for _, answer in failures] == messages
     assert [status for status, _ in failures] == [200, 200]

@@ -51,7 +51,10 @@ async def place() -> AsyncIterator[Site]:
 @pytest.mark.parametrize("tool", FRAGILE)
 async def test_a_tool_server_that_breaks_off_is_not_asked_again(place: Site, tool: str) -> None:
     assert value(await call(place.http, "Lab.Echo", {})) == {}  # leaves a connection open, which is used next
-    assert failure(await call(place.http, tool))["message"] == "The tool server broke off; the tool may have run."
+    assert (
+        failure(await call(place.http, tool))["message"]
+        == "The connection to the tool server broke; the tool may have run."
+    )
     assert len(place.lab.calls(tool)) == 1
     await until(lambda: place.lab.connections == 0, "the broken connection is closed")
     assert value(await call(place.http, "Lab.Echo", {"n": 2})) == {"n": 2}

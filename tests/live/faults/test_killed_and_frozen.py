@@ -30,7 +30,7 @@ async def test_a_killed_tool_server_costs_the_calls_it_was_running_and_none_of_t
         await until(all_run, "three calls run")
         await server.kill()
         for answer in await asyncio.gather(*sleeping):
-            assert failure(answer)["message"] == "The tool server broke off; the tool may have run."
+            assert failure(answer)["message"] == "The connection to the tool server broke; the tool may have run."
         assert_unavailable(await call(http, "Calculator.Add", SUM))
 
         async with demo_server("otc", server.port) as back:

@@ -76,4 +76,4 @@ async def test_a_call_without_a_waiting_caller_ends_before_the_gateway_does() ->
         released.set()
         async with asyncio.timeout(STOP_S):
             assert await running.process.wait() == 0
-        assert not running.logged("calls that are not over are lost")
+        assert not running.logged("calls that are still running are lost")

@@ -73,7 +73,7 @@ CONFIDENTIAL = {
 IN_LOGS = re.compile(r"(kept |crumb |mcp )?call id( of .*)?|held id|no state id")
 LOGGED = (
     "a tool server gave a broken answer",
-    "a tool server broke off",
+    "a tool server did not complete its answer",
     "a result does not fit its tool's output schema",
 )
 LOOKED_AT = {

@@ -56,7 +56,7 @@ async def test_callers_who_do_not_read_and_half_sent_bodies_hold_no_more_than_th
 
             for _ in range(CROWD):
                 await say(HEAD.format(len(CALL)).encode() + CALL)
-            cut_off = "callers who did not read their answers were cut off to make room"
+            cut_off = "callers who did not read their answers were disconnected to make room"
             await until(lambda: bool(running.logged(cut_off)), "room is made")
             assert value(await call(http, "Lab.Echo", {"n": 1})) == {"n": 1}
             halves = [await say(HEAD.format(MIB).encode() + b"[" * (MIB - 1)) for _ in range(CROWD)]

@@ -75,7 +75,7 @@ async def test_a_caller_whose_bodies_hold_a_quarter_is_refused_more_and_small_on
         wires[3].say(half_of(LIMIT // 8))
         answer = await wires[3].answer()
         assert (answer.status, answer.headers["retry-after"]) == (429, "1")
-        assert answer.message == "Too much of what you send is held in memory."
+        assert answer.message == "Your requests take too much memory."
         wires[4].say(request("/small", method="POST", body=b"x" * UNCOUNTED_BYTES))
         assert (await wires[4].answer()).status == 200
         for wire in wires[:3]:

@@ -61,9 +61,9 @@ async def test_any_2xx_is_an_acknowledgement_and_what_is_odd_about_it_is_logged_
     ] * (status != 200)
 
 
-NOT_TAKEN = "The tool server did not take the call."
-FAILED_TO = "The tool server failed to take the call; the tool may have run."
-CHANGED = "The tools of the tool server have changed; look at them again before you call."
+NOT_TAKEN = "The tool server did not accept the call."
+FAILED_TO = "The tool server failed to accept the call; the tool may have run."
+CHANGED = "The tools of the tool server have changed. List them again before you call."
 BROKEN = "The tool server gave a broken answer."
 UNAVAILABLE = "The tool is temporarily unavailable."
 REFUSED = [

@@ -44,13 +44,13 @@ class Fleet:
         """How often each replica was posted to at a path."""
         return [sum(to == path for to, _ in toolset.noted) if toolset else 0 for toolset in self.toolsets]
 
-    async def dispatch(self, *call_ids: str) -> None:
+    async def dispatch(self, *call_ids: str, group: str | None = None) -> None:
         for call_id in call_ids:
-            assert await self.backend.dispatch(run(call_id), CALLBACK_URL) is None
+            assert await self.backend.dispatch(run(call_id, group), CALLBACK_URL) is None
 
 
-def run(call_id: str) -> Invocation:
-    return replace(INVOCATION, call_id=call_id, group=LONE + call_id)
+def run(call_id: str, group: str | None) -> Invocation:
+    return replace(INVOCATION, call_id=call_id, group=group or LONE + call_id)
 
 
 @asynccontextmanager
@@ -81,6 +81,21 @@ async def test_replicas_take_turns_and_one_that_is_gone_costs_no_call() -> None:
         assert (gone, sum(there)) == (0, 10)
         assert min(there) > 1
         assert of.states == ["closed", "open", "closed"]
+
+
+async def test_the_calls_of_a_conversation_go_to_one_replica_while_it_takes_calls() -> None:
+    async with fleet(Toolset(), Toolset(), Toolset()) as of:
+        for group in ("grp-a", "grp-b", "grp-c", "grp-d", "grp-e", "grp-f"):
+            before = of.noted("/invoke")
+            await of.dispatch("tg-1", "tg-2", "tg-3", group=group)
+            taken = [now - then for then, now in zip(before, of.noted("/invoke"), strict=True)]
+            assert sorted(taken) == [0, 0, 3]
+        last = taken.index(3)
+        for _ in range(LASTING.failures):
+            of.way_in.replicas[last].breaker.record_failure(0)
+        before = of.noted("/invoke")
+        await of.dispatch("tg-1", group=group)
+        assert (sum(of.noted("/invoke")), of.noted("/invoke")[last]) == (sum(before) + 1, before[last])
 
 
 async def test_a_call_that_no_replica_can_be_sent_is_refused() -> None:

@@ -67,7 +67,7 @@ async def test_a_second_sending_that_was_not_sent_leaves_the_outcome_unknown() -
     async with aclosing(backend_at(f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}")) as backend:
         failure = (await backend.call(IDEMPOTENT)).failure
     assert failure is not None
-    assert failure.message == "The tool server broke off; the tool may have run."
+    assert failure.message == "The connection to the tool server broke; the tool may have run."
 
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"

@@ -86,7 +86,7 @@ async def test_a_call_that_was_sent_never_goes_to_another_replica() -> None:
     async with fleet(hang_up, hang_up) as of:
         result = await of.backend.call(INVOCATION)
         assert result.failure is not None
-        assert result.failure.message == "The tool server broke off; the tool may have run."
+        assert result.failure.message == "The connection to the tool server broke; the tool may have run."
         assert sum(map(of.calls, of.servers)) == 1
 
 

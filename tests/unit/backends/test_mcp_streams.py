@@ -28,7 +28,7 @@ from tests.unit.backends.mcp_facing import (
 pytestmark = pytest.mark.anyio
 
 BROKEN = "The tool server gave a broken answer."
-OFF = "The tool server broke off; the tool may have run."
+OFF = "The connection to the tool server broke; the tool may have run."
 ERAS = ["modern", "legacy"]
 PRIMED = event("", "id: e1", "retry: 100")
 PROGRESS = event({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progress": 1}})

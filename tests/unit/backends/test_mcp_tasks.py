@@ -19,7 +19,7 @@ TASKS = "io.modelcontextprotocol/tasks"
 ID = "täsk 7"
 PAGE = "https://login.example/"
 DONE = {"status": "completed", "result": TEXT}
-BROKEN_OFF = "The tool server broke off; the tool may have run."
+BROKEN_OFF = "The connection to the tool server broke; the tool may have run."
 
 
 def task(status: str, kind: str = "complete", **members: Any) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from dataclasses import replace
 import pytest
 
 from gateway.backends.rcrt_client import RcrtClient, Timings
-from gateway.backends.rcrt_stream import JITTER, EventStream, reconnect_wait_s
+from gateway.backends.rcrt_stream import EventStream, reconnect_wait_s
 from gateway.backends.server import Server as ToolServer
+from gateway.backoff import JITTER
 from gateway.dialects.rcrt import Crumb
 from gateway.offload import Checker
 from gateway.transport import Pool

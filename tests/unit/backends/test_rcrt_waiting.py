@@ -106,7 +106,7 @@ async def test_an_outcome_that_could_not_be_kept_is_found_again(
         await backend.dispatch(invocation("echo", call_id), "")
         assert (await kept.outcome(call_id)).value == HELLO
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
-        "an outcome could not be kept"
+        "an outcome could not be stored"
     ]
 
 

@@ -70,7 +70,7 @@ async def test_a_cancel_says_so_even_if_the_waiting_caller_is_answered_first(it:
 
 
 async def test_a_result_at_once_is_one_too(it: Desk) -> None:
-    it.later.at_once = ToolResult(failure=ToolFailure(message="The tool server did not take the call."))
+    it.later.at_once = ToolResult(failure=ToolFailure(message="The tool server did not accept the call."))
     for _ in range(5):
         kept = await it.ask(None)
         assert (kept.status, kept.remembered) == (it.later.at_once, False)

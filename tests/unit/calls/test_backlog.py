@@ -112,6 +112,6 @@ async def test_what_is_lost_at_the_end_is_counted_and_named(caplog: pytest.LogCa
     await backlog.aclose()
     [record] = caplog.records
     assert (record.levelno, vars(record)["count"]) == (logging.WARNING, 3)
-    assert vars(record)["calls"] == [KEY, "k"]
+    assert vars(record)["calls"] == [f"tg-{KEY}", "tg-k"]
     assert backlog.lost == 3
     assert bench.done == []

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.calls.backlog import MAX_BYTES, Backlog
 from gateway.calls.callbacks import Callbacks, CallbackTokens
-from gateway.calls.status import CallMetadata, DeferredCall, pack_metadata
+from gateway.calls.records import CallMetadata, DeferredCall, pack_metadata
 from gateway.dialects.recognise import REST
 from gateway.request import Request
 from gateway.state.memory import MemoryState

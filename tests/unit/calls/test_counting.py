@@ -9,7 +9,8 @@ import pytest
 
 from gateway.calls.orphans import adopt_orphans
 from gateway.calls.preference import Preference
-from gateway.calls.status import UNREMEMBERED, UNSENT, CallMetadata, pack_metadata
+from gateway.calls.records import CallMetadata, pack_metadata
+from gateway.calls.status import UNREMEMBERED, UNSENT
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import ToolResult
 from gateway.state.port import CallState, NewCall

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 
 from gateway.calls.orphans import AT_ONCE, MAX_STRANDED, adopt_orphans
 from gateway.calls.preference import Preference
-from gateway.calls.status import PREFIX, CallMetadata, DeferredCall, pack_metadata
+from gateway.calls.records import CallMetadata, DeferredCall, pack_metadata
+from gateway.calls.status import PREFIX
 from gateway.ports import Backend
 from gateway.state.port import CallState, NewCall, Record, StateLimits
 from tests.unit.desk import Away, Clock, Desk, desk
@@ -295,4 +296,4 @@ async def test_of_those_whose_backend_is_not_here_a_bounded_number_is_looked_aft
     await have_been_resumed(it, MAX_STRANDED)
     task.cancel()
     assert len(set(it.later.resumed)) == len(it.later.resumed) == MAX_STRANDED
-    assert caplog.text.count("too many calls are of backends that are not here") == 1
+    assert caplog.text.count("too many calls belong to backends that are not configured here") == 1

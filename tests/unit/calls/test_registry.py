@@ -446,5 +446,5 @@ async def test_an_unreadable_record_is_an_unknown_outcome(it: Desk) -> None:
     kept = await it.ask(preference=AT_ONCE)
     key = kept.id.removeprefix(PREFIX)
     it.state.unreadable(key)
-    assert "nobody knows" in failure((await it.ask()).status).message
+    assert "it is unknown" in failure((await it.ask()).status).message
     assert await it.calls.earlier.look("k", ADA) is None

@@ -10,20 +10,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from gateway import jsontext
+from gateway.calls.records import CallMetadata, metadata_of, pack, pack_metadata, unpack
 from gateway.calls.status import (
     GONE,
     NOT_FOUND,
     UNREMEMBERED,
-    CallMetadata,
     Consent,
-    metadata_of,
-    pack,
-    pack_metadata,
     refusal_of,
     result_of,
     status_of,
     still_running,
-    unpack,
     view_of,
     view_of_record,
 )

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from gateway.calls.status import pack, unpack
+from gateway.calls.records import pack, unpack
 from gateway.dialects.mcp_answers import McpEncoder
 from gateway.dialects.mcp_results import tool_result
 from gateway.dialects.mcp_wire import LEGACY, MODERN

@@ -18,6 +18,7 @@ from gateway.cli.program import COMMANDS
 from gateway.settings import Config, ServerSettings
 from gateway.settings.reference import anchor
 from tests.support.markdown import DOCS, PAGES, ROOT, blocks, commands, headings, links, prose
+from tests.unit.configured import schema
 from tests.unit.docs.test_words import SPECIFICATIONS
 
 each_page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -168,6 +169,5 @@ def test_every_key_that_is_named_with_its_section_exists(page: Path) -> None:
 
 def keys_of(section: str) -> set[str]:
     """The keys of a section at the top of the file."""
-    schema = config.json_schema()
-    names = re.findall(r'"#/\$defs/(\w+)"', json.dumps(schema["properties"][section]))
-    return {key for name in names for key in schema["$defs"][name]["properties"]}
+    names = re.findall(r'"#/\$defs/(\w+)"', json.dumps(schema()["properties"][section]))
+    return {key for name in names for key in schema()["$defs"][name]["properties"]}

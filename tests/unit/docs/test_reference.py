@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from gateway.config import json_schema, reference_text
+from gateway.config import reference_text
 from tests.support.markdown import DOCS, rows
+from tests.unit.configured import schema
 
 PAGE = DOCS / "configuration.md"
 
@@ -15,7 +16,7 @@ def test_the_page_is_the_one_the_code_declares() -> None:
 
 def test_every_key_of_every_section_has_a_row() -> None:
     text = reference_text()
-    for section in json_schema()["$defs"].values():
+    for section in schema()["$defs"].values():
         for name in section["properties"]:
             assert f"| `{name}` | " in text
 

@@ -49,7 +49,7 @@ def sentences(page: Path) -> str:
     return " ".join(text.split())
 
 
-@pytest.mark.parametrize("page", READ, ids=lambda page: page.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("page", [*READ, *sorted(LOOKED_UP)], ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_protocols_are_spelt_one_way(page: Path) -> None:
     text = sentences(page)
     for wrong in ("LangChain family", "LangChain style", "callback invocation"):

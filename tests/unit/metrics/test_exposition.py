@@ -23,6 +23,7 @@ async def everything() -> bytes:
     metrics.auth_failure("expired")
     metrics.rate_limited("per-caller")
     metrics.callback("builds", 200)
+    metrics.notice_dropped("builds")
     metrics.reload("ok")
     return await Scraper(metrics).text()
 

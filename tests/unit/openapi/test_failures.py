@@ -95,9 +95,9 @@ def test_what_else_a_refusal_holds_is_for_the_log_of_the_caller() -> None:
 # status, message, can_retry when it may be repeated, outcome, code
 STATUSES: list[tuple[int, str, bool, str, str]] = [
     (400, "The service refused the request (400).", False, "tool_error", ""),
-    (402, "The service wants to be paid first (402).", False, "tool_error", ""),
+    (402, "The service asks for payment first (402).", False, "tool_error", ""),
     (403, "The service does not allow this (403).", False, "tool_error", ""),
-    (404, "The service has nothing there (404).", False, "tool_error", ""),
+    (404, "The service did not find it (404).", False, "tool_error", ""),
     (405, "The service does not know this operation (405).", False, "tool_error", ""),
     (408, "The service is busy (408).", True, "tool_error", "backend_busy"),
     (409, "The service is in a state that does not allow this (409).", False, "tool_error", ""),
@@ -224,7 +224,7 @@ def test_openapi_43_the_token_of_a_caller_is_asked_for_anew() -> None:
 
 
 def test_openapi_43_without_a_place_to_ask_for_it_the_call_fails() -> None:
-    assert failure(answer(401), TOKEN).message == "The service does not accept the token for it, or wants one."
+    assert failure(answer(401), TOKEN).message == "The service does not accept the token, or needs one."
     found = failure(answer(403, b"", None, www_authenticate=SCOPED), TOKEN)
     assert found.message.endswith("It asks for: repo:write admin.")
 

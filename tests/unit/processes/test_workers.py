@@ -109,7 +109,7 @@ async def test_a_worker_that_cannot_follow_a_configuration_which_came_while_it_s
         await until(slot.ready.is_set, "another one serves", START_S)
         assert slot.details()["pid"] != first
         assert not slot.lacks(counts)
-    replaced = [record for record in caplog.records if record.message.startswith("a worker that cannot go by")]
+    replaced = [record for record in caplog.records if record.message.startswith("a worker that cannot use")]
     assert [vars(record)["pid"] for record in replaced] == [first]
 
 

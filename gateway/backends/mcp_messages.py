@@ -1,0 +1,57 @@
+"""Messages of MCP servers outside the response to a call: what they are, before their content is read."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw, Struct
+
+from gateway.dialects import mcp_results
+from gateway.model import Json, JsonObject
+
+MAX_ELICITATION_BYTES = 64 * 1024  # of the params of a request for elicitation
+ABOUT_ACCESS = (401, 403, 408, 429)
+
+
+class Envelope(Struct):
+    """A message of the server's, so far as to tell what it is: its content stays text."""
+
+    id: Json = None
+    method: str | None = None
+    params: Raw = Raw(b"{}")
+    error: Raw = Raw(b"")
+
+
+_read_envelope = msgspec.json.Decoder(Envelope).decode
+
+
+def is_about_access(status: int) -> bool:
+    """Whether an answer is about credentials or load, as in any protocol, and says nothing about MCP."""
+    return status in ABOUT_ACCESS or status >= 500
+
+
+def message_of_event(data: bytes) -> Envelope | None:
+    """What an event holds; None for what is no message, such as the empty first event of some servers."""
+    if not data.strip():
+        return None
+    try:
+        return _read_envelope(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+
+
+def is_answer(message: Envelope, id_: int) -> bool:
+    """Whether a message is the response to a request; an error without an id is, too: the request was unreadable."""
+    if message.id is None:
+        return bool(bytes(message.error))
+    return message.id == id_ and not isinstance(message.id, bool)
+
+
+def read_url_to_open(params: Raw) -> JsonObject | None:
+    """The URL that a request for elicitation has for the user; None if it wants something else."""
+    if len(bytes(params)) > MAX_ELICITATION_BYTES:
+        return None
+    try:
+        asked = msgspec.json.decode(params)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    return mcp_results.url_to_open(asked, "1")

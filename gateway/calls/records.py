@@ -1,0 +1,142 @@
+"""What is recorded of a remembered call: its metadata, and its outcome in few bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+from msgspec import Raw, Struct
+
+from gateway.errors import ErrorCode, GatewayError
+from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
+from gateway.model import Decode, Json, JsonObject, ToolFailure, ToolResult
+from gateway.state.port import CALL_ID_PREFIX, Record
+
+
+class DeferredCall(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+    """What any replica needs to know of a call whose outcome comes later.
+
+    `run` is as in `Invocation`. `decode` and `failure_patterns` are the route's when the call began, by which its
+    outcome is read; None if the patterns are too long to be recorded. The call is cancelled `cancel_after_s` after its
+    beginning; 0: never.
+    """
+
+    run: str
+    decode: Decode = "auto"
+    failure_patterns: tuple[str, ...] | None = ()
+    cancel_after_s: float = 0.0
+
+
+class CallMetadata(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
+    """What any replica needs to know of a call besides its outcome: the `note` of its record.
+
+    `dialect` and `wire_version` are those of its caller, `call_id` is the id that the caller is given, and `tool` the
+    full id of what ran. `group` is as in `Invocation`. `challenge` is what its user has to consent to. `user` is a
+    digest of the user whom the caller's credential named, if any. `begun_s` is when the call began, by `time.time()`.
+    `asked` is when the user was asked, and whether the user has agreed to open the URL of the challenge.
+    """
+
+    dialect: str
+    wire_version: str
+    call_id: str
+    tool: str
+    group: str = ""
+    challenge: JsonObject | None = None
+    user: str = ""
+    deferred: DeferredCall | None = None  # of calls of deferred backends
+    begun_s: float = 0.0
+    asked: tuple[float, bool] | None = None
+
+
+class _Refusal(Struct, frozen=True, array_like=True):
+    """A `GatewayError` in few bytes, without what is for our log."""
+
+    code: ErrorCode
+    message: str
+    developer_message: str | None = None
+    parameters: dict[str, str] | None = None
+    missing: JsonObject | None = None
+    retry_after_s: float | None = None
+
+
+class _Outcome(Struct, frozen=True, array_like=True):
+    """A `ToolResult` in few bytes, or a refusal. A duration that is an integer stays one.
+
+    `ended_s` is when the call ended, by `time.time()`.
+    """
+
+    value: Raw
+    failure: ToolFailure | None = None
+    duration_ms: int | float | None = None
+    refusal: _Refusal | None = None
+    ended_s: float = 0.0
+    blocks: Raw = Raw(b"null")
+    structured: Literal["none", "value", "wrapped"] | None = None
+
+
+_decode_metadata = msgspec.json.Decoder(CallMetadata).decode
+_decode_outcome = msgspec.json.Decoder(_Outcome).decode
+_encode = msgspec.json.Encoder().encode
+pack_metadata: Callable[[CallMetadata], bytes] = _encode
+
+
+def metadata_of(record: Record) -> CallMetadata:
+    """Reads the metadata of a record that has any."""
+    return _decode_metadata(record.note)
+
+
+def is_keyed(record: Record) -> bool:
+    """Whether the caller gave the call an id, by which it can be repeated."""
+    return bool(record.note) and metadata_of(record).call_id != CALL_ID_PREFIX + record.key
+
+
+def pack(result: ToolResult, ended_s: float = 0.0) -> bytes:
+    """The outcome to record for a result."""
+    value, failure, duration_ms = result.value, result.failure, result.duration_ms
+    if result.blocks is None and result.structured is None:
+        return _encode((value, failure, duration_ms, None, ended_s))  # an `_Outcome` that is never made
+    return _encode((value, failure, duration_ms, None, ended_s, result.blocks, result.structured))
+
+
+def pack_refusal(error: GatewayError) -> bytes:
+    """The outcome to record for a refusal."""
+    refusal = (error.code, error.message, error.developer_message, error.parameters, error.missing, error.retry_after_s)
+    return _encode((None, None, None, refusal))
+
+
+def unpack(outcome: bytes) -> ToolResult | GatewayError:
+    """Reads a recorded outcome; a value of very many parts stays text."""
+    return unpack_dated(outcome)[0]
+
+
+def unpack_dated(outcome: bytes) -> tuple[ToolResult | GatewayError, float]:
+    """As `unpack`, and when the call ended, by `time.time()`; 0: that is not known."""
+    packed = _decode_outcome(outcome)
+    return _unpacked(packed), packed.ended_s
+
+
+def _unpacked(packed: _Outcome) -> ToolResult | GatewayError:
+    refusal = packed.refusal
+    if refusal is None:
+        return ToolResult(
+            value=_unpack_value(packed.value),
+            failure=packed.failure,
+            duration_ms=packed.duration_ms,
+            value_bytes=len(packed.value),
+            blocks=_unpack_value(packed.blocks),
+            structured=packed.structured,
+        )
+    return GatewayError(
+        refusal.code,
+        refusal.message,
+        developer_message=refusal.developer_message,
+        parameters=refusal.parameters,
+        missing=refusal.missing,
+        retry_after_s=refusal.retry_after_s,
+    )
+
+
+def _unpack_value(packed: Raw) -> Json:
+    text = bytes(packed)
+    return Raw(text) if len(text) > ALWAYS_HERE_BYTES and is_wide(text) else msgspec.json.decode(text)
