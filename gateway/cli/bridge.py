@@ -14,8 +14,8 @@ from gateway.cli.serve import address, run_until_stopped
 from gateway.logs import output
 
 DESCRIPTION = (
-    "Starts COMMAND, an MCP server that speaks over standard input and output, and serves it as streamable HTTP until "
-    "Ctrl-C. All callers share the one process; callers are not authenticated, so only this machine may call."
+    "Starts COMMAND, an MCP server that uses standard input and output, and serves it as streamable HTTP until Ctrl-C. "
+    "All callers share this one process. They are not authenticated, so only this machine may call."
 )
 RUNS_ANOTHER = True  # what stands after -- is a command
 
@@ -26,10 +26,10 @@ log = logging.getLogger("gateway.bridge")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.usage = "%(prog)s [--host HOST] [--port PORT] [--era ERA] -- COMMAND ..."
-    parser.add_argument("--host", default="127.0.0.1", help="where to listen (default: %(default)s)")
+    parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
     help_port = "the port (default: %(default)s); 0: any free one"
     parser.add_argument("--port", type=_port, default=USUAL_PORT, metavar="PORT", help=help_port)
-    help_era = "whether the server begins with initialize (legacy) or not (modern); auto: a second process is asked"
+    help_era = "whether the server needs initialize (legacy) or not (modern); auto: another process of it is asked"
     parser.add_argument("--era", choices=("auto", "legacy", "modern"), default="auto", help=help_era)
 
 

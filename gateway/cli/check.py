@@ -36,7 +36,14 @@ MAX_LARGEST = 10  # tools that are named as the largest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("config", type=Path, nargs="?", default=configuration.DEFAULT, metavar="FILE")
+    parser.add_argument(
+        "config",
+        type=Path,
+        nargs="?",
+        default=configuration.DEFAULT,
+        metavar="FILE",
+        help=f"the configuration (default: {configuration.DEFAULT})",
+    )
     parser.add_argument(
         "--live", action="store_true", help="connect to Redis and every tool server, and list the tools"
     )

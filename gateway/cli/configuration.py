@@ -35,7 +35,9 @@ UNWRITTEN = RouteSettings(tools=ANY, backend=ANY)  # as a route is that has none
 
 def add_option(parser: argparse.ArgumentParser) -> None:
     """Adds `-c FILE`."""
-    parser.add_argument("-c", "--config", type=Path, default=DEFAULT, metavar="FILE", help="default: %(default)s")
+    parser.add_argument(
+        "-c", "--config", type=Path, default=DEFAULT, metavar="FILE", help="the configuration (default: %(default)s)"
+    )
 
 
 def load(path: Path, *, allow_missing_env: bool = False) -> Config:

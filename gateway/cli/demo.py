@@ -31,7 +31,7 @@ USER = "ada"  # as in introduction.txt
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    default = f"default: {USUAL_PORT}, or a free one if it is taken; 0: any free one"
+    default = f"the port (default: {USUAL_PORT}, or a free one if that is in use); 0: any free one"
     parser.add_argument("--port", type=_port, metavar="PORT", help=default)
 
 

@@ -12,7 +12,7 @@ from typing import TextIO
 from gateway.cli.output import OK, USAGE, CommandError, put
 
 DESCRIPTION = (
-    "Reads an API key from standard input and prints its hash for auth.api_keys. A good key: openssl rand -hex 32."
+    "Reads an API key from standard input and prints its hash for auth.api_keys. `openssl rand -hex 32` makes a key."
 )
 
 # A digest without salt and stretching protects only what cannot be guessed.

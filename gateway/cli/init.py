@@ -21,11 +21,11 @@ from gateway.server import main_loop
 from gateway.settings import Config
 
 DESCRIPTION = (
-    "Asks a tool server what it speaks and which tools it has, writes a configuration for it, and checks that live. "
-    "Without a URL it asks for one, on a terminal. It overwrites nothing."
+    "Finds out which protocol a tool server speaks and which tools it has, writes a configuration for it, and checks "
+    "that live. Without a URL, on a terminal, it asks questions. It never overwrites a file."
 )
 UNSAID = (
-    f"Say what to ask: {PROGRAM} init URL, of a tool server or of an OpenAPI document.",
+    f"Give the URL of a tool server or of an OpenAPI document: {PROGRAM} init URL.",
     f"On a terminal, {PROGRAM} init alone asks for everything.",
 )
 NOTHING = "Nothing is written."
@@ -41,41 +41,66 @@ class Plan(NamedTuple):
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    file = f"default: {configuration.DEFAULT}"
+    file = f"the file to write (default: {configuration.DEFAULT})"
     parser.add_argument(
-        "place", metavar="URL", nargs="?", help="of a tool server, or of an OpenAPI document, or a file"
+        "place",
+        metavar="URL",
+        nargs="?",
+        help="the URL of a tool server or of an OpenAPI document, or the path of a document",
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=file)
-    parser.add_argument("--protocol", choices=sorted(DRAFTERS), help="what the server speaks; default: it is asked")
-    parser.add_argument("--name", metavar="NAME", help="of the backend; default: from what the server calls itself")
-    parser.add_argument("--token-env", metavar="VAR", help="the variable with the token that the server wants")
+    parser.add_argument(
+        "--protocol", choices=sorted(DRAFTERS), help="the protocol of the tool server (default: found by asking)"
+    )
+    parser.add_argument(
+        "--name", metavar="NAME", help="the name of the backend (default: made from that of the tool server)"
+    )
+    parser.add_argument(
+        "--token-env", metavar="VAR", help="the environment variable that holds the token for the tool server"
+    )
     _add_callers(parser.add_argument_group("who may call"))
     rcrt = parser.add_argument_group("a server of breadcrumbs (RCRT)")
-    rcrt.add_argument("--owner-id", metavar="UUID", default=OWNER, help="the tenant; default: %(default)s")
-    rcrt.add_argument("--workspace", metavar="TAG", default=WORKSPACE, help="default: %(default)s")
+    rcrt.add_argument("--owner-id", metavar="UUID", default=OWNER, help="the tenant (default: %(default)s)")
+    rcrt.add_argument("--workspace", metavar="TAG", default=WORKSPACE, help="its tag (default: %(default)s)")
     _add_choices(parser.add_argument_group("an API with an OpenAPI document"))
 
 
 def _add_callers(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--api-key", action="store_true", help="whoever has an API key, which is made: the default")
-    group.add_argument("--issuer", metavar="URL", help="who has a token of this OpenID Connect issuer, which is asked")
-    group.add_argument("--jwks-url", metavar="URL", help="with --issuer: where its keys are, instead of asking it")
-    group.add_argument("--jwt-public-key", metavar="FILE", help="with --issuer: its key, in PEM")
     group.add_argument(
-        "--jwt-secret-env", metavar="VAR", help="who has a token signed with the secret in this variable"
+        "--api-key", action="store_true", help="callers have an API key, which is made and shown once (default)"
     )
-    audience = "what tokens must be for; may be repeated; default: toolgate"
+    group.add_argument("--issuer", metavar="URL", help="callers have tokens of this OpenID Connect issuer")
+    group.add_argument(
+        "--jwks-url", metavar="URL", help="with --issuer: where its keys are, if it does not publish that"
+    )
+    group.add_argument("--jwt-public-key", metavar="FILE", help="with --issuer: its public key, in PEM")
+    group.add_argument(
+        "--jwt-secret-env",
+        metavar="VAR",
+        help="callers have tokens signed with the secret in this environment variable",
+    )
+    audience = "what tokens must be for; may be repeated (default: toolgate)"
     group.add_argument("--audience", action="append", default=[], metavar="NAME", help=audience)
 
 
 def _add_choices(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--url", metavar="URL", help="where calls go; default: the document's first server")
-    methods = "operations that may become tools; may be repeated; all: every one (default: what only reads)"
+    group.add_argument("--url", metavar="URL", help="where calls go (default: the document's first server)")
+    methods = "a method whose operations may become tools, or all; may be repeated (default: those that only read)"
     group.add_argument("--method", action="append", default=[], metavar="METHOD", help=methods)
-    group.add_argument("--tag", action="append", default=[], metavar="TAG", help="only these; may be repeated")
-    group.add_argument("--operation", action="append", default=[], metavar="GLOB", help="only these; may be repeated")
-    group.add_argument("--max", type=int, metavar="N", help="how many tools there may be (default: 200)")
-    group.add_argument("--allow-http", action="store_true", help="let the document be fetched over http from elsewhere")
+    group.add_argument(
+        "--tag", action="append", default=[], metavar="TAG", help="only operations with this tag; may be repeated"
+    )
+    group.add_argument(
+        "--operation",
+        action="append",
+        default=[],
+        metavar="GLOB",
+        help="only operations whose id fits; may be repeated",
+    )
+    group.add_argument("--max", type=int, metavar="N", help="the largest number of tools (default: 200)")
+    group.add_argument(
+        "--allow-http", action="store_true", help="allow fetching the document over http from another machine"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

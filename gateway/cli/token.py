@@ -32,7 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--scope", action="append", default=[], metavar="SCOPE", help="a scope of the token; may be repeated"
     )
-    parser.add_argument("--ttl", type=seconds, default=DEFAULT_TTL_S, metavar="SECONDS", help="default: %(default)s")
+    parser.add_argument(
+        "--ttl",
+        type=seconds,
+        default=DEFAULT_TTL_S,
+        metavar="SECONDS",
+        help="how long the token is valid (default: %(default)s)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

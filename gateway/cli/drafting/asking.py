@@ -60,7 +60,7 @@ def _check(wanted: Wanted) -> None:
     if wanted.token_env and not wanted.token:
         raise CommandError(USAGE, f"{wanted.token_env}, which --token-env names, is not set; export it first.")
     if HOST.fullmatch(wanted.place) and not os.path.exists(wanted.place):
-        hint = f"To ask a server, say http://{wanted.place} or https://{wanted.place}."
+        hint = f"To ask a tool server, write http://{wanted.place} or https://{wanted.place}."
         raise CommandError(USAGE, f"There is no file {wanted.place}.", hint)
     if wanted.is_url and not wanted.place.startswith(("http://", "https://")):
         raise CommandError(USAGE, f"{wanted.place} must be the path of a file, or a URL with http:// or https://.")
@@ -128,7 +128,7 @@ def _unknown(wanted: Wanted, seen: Look, answers: Mapping[str, Draft | NotSpoken
     hint = "Give the URL below which its protocol is spoken, or that of its OpenAPI document."
     if seen.location:
         hint = f"It redirects to {seen.location}: give that URL."
-    said = f"{wanted.place} speaks none of the protocols that it was asked in:"
+    said = f"{wanted.place} answers in none of the protocols that Toolgate tried:"
     return CommandError(FAILED, said, *_reasons(answers), hint)
 
 

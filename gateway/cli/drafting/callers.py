@@ -50,14 +50,14 @@ async def callers(trusted: Trusted, folder: Path) -> Callers:
     """Looks at the keys of an issuer, or makes an API key. Raises CommandError."""
     sources = [trusted.secret_env, trusted.public_key, trusted.jwks_url]
     if sum(source is not None for source in sources) > 1:
-        raise CommandError(USAGE, "Say one of --jwt-secret-env, --jwt-public-key and --jwks-url, not several.")
+        raise CommandError(USAGE, "Use only one of --jwt-secret-env, --jwt-public-key and --jwks-url.")
     if trusted.secret_env is not None:
         return _shared_secret(trusted, trusted.secret_env)
     if trusted.issuer is None:
         if trusted.public_key or trusted.jwks_url:
-            raise CommandError(USAGE, "Say with --issuer who signs: the `iss` of its tokens.")
+            raise CommandError(USAGE, "Name the issuer with --issuer: the `iss` of its tokens.")
         if trusted.audience:
-            raise CommandError(USAGE, "--audience is for tokens of an issuer: say which with --issuer.")
+            raise CommandError(USAGE, "--audience is for tokens of an issuer: name it with --issuer.")
         return _api_key()
     if trusted.public_key is not None:
         return _public_key(trusted, trusted.issuer, trusted.public_key, folder)
@@ -110,13 +110,13 @@ async def _published_keys(trusted: Trusted, issuer: str) -> Callers:
             document = await remote.fetch(url, remote.system_authorities())
         keys = KeySet.read(document, _known())
     except remote.AnotherIssuerError as exc:
-        hint = f"It calls itself {exc.named}: say that with --issuer, as its tokens do."
-        raise CommandError(FAILED, f"{issuer} is not the name of the issuer there.", hint) from exc
+        hint = f"It calls itself {exc.named}: give that name to --issuer, as its tokens do."
+        raise CommandError(FAILED, f"{issuer} is not what the issuer there calls itself.", hint) from exc
     except (remote.UnavailableError, KeySetError, TimeoutError) as exc:
         reason = str(exc) or f"no answer within {remote.FETCH_S:g} s"
-        raise CommandError(FAILED, f"The keys of {issuer} cannot be had: {reason} ({url}).") from exc
+        raise CommandError(FAILED, f"The keys of {issuer} cannot be fetched: {reason} ({url}).") from exc
     if keys.is_empty:
-        raise CommandError(FAILED, f"None of the keys of {issuer} can be used: Toolgate takes {', '.join(_known())}.")
+        raise CommandError(FAILED, f"None of the keys of {issuer} can be used: Toolgate accepts {', '.join(_known())}.")
     algorithms = _ordered(keys.algorithms & named) or _usual(keys.algorithms)
     return _of_issuer(trusted, issuer, [source], algorithms, f"{count(len(document['keys']), 'key')} at {url}")
 

@@ -137,10 +137,10 @@ class CredentialWantedError(CommandError):
 
     def __init__(self, reason: str, *hints: str, has_token: bool) -> None:
         if has_token:
-            super().__init__(FAILED, f"The server does not accept the token: {reason}.", *hints)
+            super().__init__(FAILED, f"The tool server does not accept the token: {reason}.", *hints)
         else:
             hint = "Export its token as a variable, and name that with --token-env, such as --token-env TOOL_TOKEN."
-            super().__init__(FAILED, f"The server wants a credential: {reason}.", hint, *hints)
+            super().__init__(FAILED, f"The tool server needs a credential: {reason}.", hint, *hints)
 
 
 class Drafter(Protocol):
@@ -156,7 +156,7 @@ def checked(text: str, folder: Path) -> Config:
     try:
         return config.read(text, source="the configuration", base=folder, allow_missing_env=True)
     except ConfigError as exc:
-        raise CommandError(USAGE, "This does not make a configuration:", *exc.problems) from exc
+        raise CommandError(USAGE, "No configuration can be made of this:", *exc.problems) from exc
 
 
 def quoted(text: str) -> str:

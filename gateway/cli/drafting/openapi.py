@@ -90,7 +90,7 @@ async def _found(wanted: Wanted) -> Source:
     """The document that was named, or the first at a usual place below the URL. Raises NotSpokenError, CommandError."""
     is_open = wanted.place.startswith("http:") and not (wanted.is_near or wanted.allow_http)
     if is_open and wanted.is_document:
-        hint = "--allow-http takes it all the same."
+        hint = "--allow-http accepts it nevertheless."
         raise CommandError(USAGE, f"Anybody on the way to {wanted.place} can change this document: use https.", hint)
     if not wanted.is_url or wanted.is_document:
         return await _read(wanted, wanted.place)

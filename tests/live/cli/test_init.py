@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import re
@@ -12,7 +13,6 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,8 @@ from gateway.config import load
 from tests.flow import gateways
 from tests.support.demonstration import Demo
 from tests.support.terminal import DEADLINE_S, TOOLGATE, Done, entered, environment
+
+INTERRUPT_S = 5.0
 
 FORMS = {
     "office": "OTC 1.0",
@@ -116,7 +118,7 @@ def test_what_contradicts_itself_is_refused_and_nothing_is_written(servers: Mapp
 # On a terminal.
 
 
-@contextmanager
+@contextlib.contextmanager
 def terminal(typed: str) -> Iterator[tuple[int, int]]:
     """A terminal on which all that has been typed already; its two sides."""
     ours, theirs = os.openpty()
@@ -166,7 +168,7 @@ def test_a_token_is_asked_for_where_the_server_wants_one(
     monkeypatch.setattr("gateway.cli.drafting.questions.getpass", lambda _: token)
     done = answered(f"{url}\nOTHER_TOKEN\n\n\n\n", tmp_path, monkeypatch)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith("The server wants a credential: ")
+    assert done.stderr.startswith("The tool server needs a credential: ")
     assert "  export OTHER_TOKEN=...  # the token that the tool server wants\n" in done.stdout
     text = (tmp_path / configuration.DEFAULT).read_text()
     assert "${env:OTHER_TOKEN}" in text
@@ -190,6 +192,15 @@ def shown_until(end: bytes, terminal: int) -> None:
         shown += os.read(terminal, 1024)
 
 
+def interrupted(process: subprocess.Popen[bytes]) -> bytes:
+    """What a command says that is ended by Ctrl-C. The prompt is written before the read that a signal can end."""
+    for _ in range(int(DEADLINE_S / INTERRUPT_S)):
+        process.send_signal(signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=INTERRUPT_S)[1]
+    raise TimeoutError("it does not end")
+
+
 def test_an_interrupt_at_a_question_ends_them_with_nothing_written(tmp_path: Path) -> None:
     with (
         terminal("") as (ours, theirs),
@@ -205,8 +216,7 @@ def test_an_interrupt_at_a_question_ends_them_with_nothing_written(tmp_path: Pat
     ):
         try:
             shown_until(b"(also a file): ", ours)
-            process.send_signal(signal.SIGINT)
-            _, err = process.communicate(timeout=DEADLINE_S)
+            err = interrupted(process)
         finally:
             process.kill()
     assert (process.returncode, err) == (130, b"\nNothing is written.\n")
@@ -215,4 +225,4 @@ def test_an_interrupt_at_a_question_ends_them_with_nothing_written(tmp_path: Pat
 
 def test_where_nobody_can_answer_the_command_says_what_to_type() -> None:
     said = refused()
-    assert said.startswith("Say what to ask: toolgate init URL, of a tool server or of an OpenAPI document.\n")
+    assert said.startswith("Give the URL of a tool server or of an OpenAPI document: toolgate init URL.\n")

@@ -47,7 +47,7 @@ SPOKEN: list[tuple[dict[str, Page], str, str, str, list[str], str]] = [
     ({"/tools": json_page({"items": [TOOL]}, oxp_version="1.0")}, "", "oxp", "OXP 1.0, flat", ["Crm.*"], "crm"),
     ({"/tools": json_page({"items": [TOOL]})}, "/", "oxp", "OXP 1.0, enveloped", ["Crm.*"], "crm"),
     (
-        {"/.well-known/rap-toolset": toolset},
+        {"/.well-known/rap-toolset": toolset, "/tools": toolset},
         "/.well-known/rap-toolset",
         "callback",
         "callbacks (RAP)",
@@ -64,7 +64,7 @@ SPOKEN: list[tuple[dict[str, Page], str, str, str, list[str], str]] = [
     ),
     (
         {"/x/mcp/": rpc(initialize=ABOUT, tools_list=TOOLS)},
-        "/x",
+        "/x/mcp",
         "mcp",
         "MCP 2025-03-26",
         ["acme_search.*"],
@@ -122,7 +122,7 @@ async def test_a_server_that_wants_a_credential_gets_the_token_of_a_variable(mon
     pages: dict[str, Page] = {"/mcp": behind("t0ken", rpc(initialize=ABOUT, tools_list=TOOLS))}
     pages["/openapi.json"] = json_page(API)  # which anybody may read
     async with answering(pages) as site:
-        with pytest.raises(CommandError, match=r"wants a credential: .* 401(.|\n)*--token-env TOOL_TOKEN"):
+        with pytest.raises(CommandError, match=r"needs a credential: .* 401(.|\n)*--token-env TOOL_TOKEN"):
             await ask(site.wanted())
         assert (await ask(site.wanted(), "openapi")).form == "OpenAPI 3.1"
         with pytest.raises(CommandError, match="ACME_TOKEN, which --token-env names, is not set"):
@@ -155,7 +155,7 @@ async def test_a_server_that_speaks_nothing_is_told_with_every_answer() -> None:
         with pytest.raises(CommandError) as refused:
             await ask(site.wanted())
     said = str(refused.value)
-    assert said.startswith(f"{site.url} speaks none of the protocols that it was asked in:\n")
+    assert said.startswith(f"{site.url} answers in none of the protocols that Toolgate tried:\n")
     for protocol in ("otc", "oxp", "callback", "mcp", "rcrt", "openapi"):
         assert f"\n  {protocol} " in said
     assert f"no document at {site.url} nor at 13 usual places" in said
@@ -183,7 +183,7 @@ async def test_a_query_is_for_documents() -> None:
 
 UNASKED = [
     ("http://127.0.0.1:1", "http://127.0.0.1:1 cannot be reached: connection refused."),
-    ("localhost:9101", "To ask a server, say http://localhost:9101 or https://localhost:9101."),
+    ("localhost:9101", "To ask a tool server, write http://localhost:9101 or https://localhost:9101."),
     ("ftp://docs.example/x", "must be the path of a file, or a URL with http:// or https://."),
     ("http://me:secret@127.0.0.1:1", "a URL here must not hold a user name or password"),
     ("/absent.json", "/absent.json cannot be read: No such file or directory."),

@@ -91,23 +91,23 @@ async def test_keys_may_be_elsewhere_than_the_issuer_says() -> None:
 
 async def test_another_issuer_says_how_it_is_called() -> None:
     async with answering(issuer(jwk("p256"), name="https://real.example/")) as site:
-        with pytest.raises(CommandError, match=r"It calls itself https://real\.example/: say that with --issuer"):
+        with pytest.raises(CommandError, match=r"It calls itself https://real\.example/: give that name to --issuer"):
             await callers(Trusted(issuer=site.url), FOLDER)
 
 
 async def test_keys_of_no_use_are_told() -> None:
     async with answering(issuer({"kty": "oct", "k": "c2VjcmV0"})) as site:
-        with pytest.raises(CommandError, match=r"None of the keys of .* can be used: Toolgate takes RS256, "):
+        with pytest.raises(CommandError, match=r"None of the keys of .* can be used: Toolgate accepts RS256, "):
             await callers(Trusted(issuer=site.url), FOLDER)
         with pytest.raises(
-            CommandError, match=r"cannot be had: status 404 \(http://.*/x/\.well-known/openid-configuration\)"
+            CommandError, match=r"cannot be fetched: status 404 \(http://.*/x/\.well-known/openid-configuration\)"
         ):
             await callers(Trusted(issuer=f"{site.url}/x"), FOLDER)
 
 
 REFUSED = [
-    (Trusted(secret_env="A", jwks_url="B"), "Say one of --jwt-secret-env, --jwt-public-key and --jwks-url"),
-    (Trusted(jwks_url="https://issuer.example/keys"), "Say with --issuer who signs"),
+    (Trusted(secret_env="A", jwks_url="B"), "Use only one of --jwt-secret-env, --jwt-public-key and --jwks-url"),
+    (Trusted(jwks_url="https://issuer.example/keys"), "Name the issuer with --issuer"),
     (Trusted(audience=("us",)), "--audience is for tokens of an issuer"),
     (
         Trusted(issuer="http://issuer.example"),
