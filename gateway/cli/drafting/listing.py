@@ -28,6 +28,11 @@ class Listed(NamedTuple):
     form: str
     backend: Backend
 
+    @property
+    def tools(self) -> tuple[str, ...]:
+        """The ids `Toolkit.Tool`, each once whatever versions there are."""
+        return tuple(dict.fromkeys(tool.tool for tool in self.listing.tools))
+
 
 async def listed(wanted: Wanted, protocol: str, lines: Sequence[str]) -> Listed:
     """Asks a server for its tools. Raises NotSpokenError, and CommandError for lines that make no backend."""
@@ -53,10 +58,10 @@ def drafted(
     wanted: Wanted, protocol: str, found: Listed, lines: Sequence[str], *, title: str = "", said: Sequence[str] = ()
 ) -> Draft:
     """The backend for a server that was asked with these lines; `title` is what it calls itself, `said` what to add."""
-    toolkits = {tool.tool.partition(".")[0] for tool in found.listing.tools} - {ASKED_AS}
+    toolkits = {tool.partition(".")[0] for tool in found.tools} - {ASKED_AS}
     own = toolkits.pop() if len(toolkits) == 1 else ""
     name = wanted.name or name_of(title or own) or name_at(wanted.place)
-    tools = tuple(dict.fromkeys(re.sub(f"^{ASKED_AS}[.]", f"{word(name)}.", one.tool) for one in found.listing.tools))
+    tools = tuple(re.sub(f"^{ASKED_AS}[.]", f"{word(name)}.", tool) for tool in found.tools)
     about = [f"  {name}: {count(len(tools), 'tool')} over {found.form}{_some(tools)}"]
     about += [f"  left out {one.id}: {one.reason}" for one in found.listing.rejected]
     yaml = backend_yaml(name, protocol, [*lines, *wanted.auth])

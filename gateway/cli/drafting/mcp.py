@@ -28,7 +28,9 @@ async def draft(wanted: Wanted, protocol: str) -> Draft:
 
 
 def _endpoints(base: str, place: str) -> list[str]:
-    """The URL as it was given, then the usual path with and without a slash, which may be two things."""
+    """The URL as it was given, and the usual path below it; both with and without a slash, which may be two things."""
     given = base + "/" * place.endswith("/")
-    below = [] if base.endswith(USUAL) else [base + USUAL, f"{base}{USUAL}/"]
-    return list(dict.fromkeys([given, *below] if base.count("/") > 2 else [*below, given]))
+    if base.endswith(USUAL):
+        return list(dict.fromkeys([given, base, f"{base}/"]))
+    below = [base + USUAL, f"{base}{USUAL}/"]
+    return [given, *below] if base.count("/") > 2 else [*below, given]

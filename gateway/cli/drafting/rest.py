@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.cli.drafting.draft import Draft, NotSpokenError, Wanted, quoted
+from gateway.cli.drafting.draft import ASKED_AS, Draft, NotSpokenError, Wanted, quoted
 from gateway.cli.drafting.listing import drafted, listed
 
 FORMS = {
@@ -22,4 +22,7 @@ async def draft(wanted: Wanted, protocol: str) -> Draft:
     forms = FORMS[protocol]
     if found.form not in forms:
         raise NotSpokenError(f"it lists its tools in another form ({found.form})")
+    if found.form != "lc" and found.tools and all(tool.startswith(f"{ASKED_AS}.") for tool in found.tools):
+        # A server that answers every path with the list of its own protocol.
+        raise NotSpokenError("the tools that it lists have no ids")
     return drafted(wanted, protocol, found._replace(form=forms[found.form]), lines)

@@ -47,7 +47,7 @@ SPOKEN: list[tuple[dict[str, Page], str, str, str, list[str], str]] = [
     ({"/tools": json_page({"items": [TOOL]}, oxp_version="1.0")}, "", "oxp", "OXP 1.0, flat", ["Crm.*"], "crm"),
     ({"/tools": json_page({"items": [TOOL]})}, "/", "oxp", "OXP 1.0, enveloped", ["Crm.*"], "crm"),
     (
-        {"/.well-known/rap-toolset": toolset},
+        {"/.well-known/rap-toolset": toolset, "/tools": toolset},
         "/.well-known/rap-toolset",
         "callback",
         "callbacks (RAP)",
@@ -64,7 +64,7 @@ SPOKEN: list[tuple[dict[str, Page], str, str, str, list[str], str]] = [
     ),
     (
         {"/x/mcp/": rpc(initialize=ABOUT, tools_list=TOOLS)},
-        "/x",
+        "/x/mcp",
         "mcp",
         "MCP 2025-03-26",
         ["acme_search.*"],
