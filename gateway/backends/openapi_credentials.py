@@ -1,4 +1,4 @@
-"""The credentials of calls to an HTTP API: the gateway's own and those that callers lend, each in its place.
+"""The credentials of calls to an HTTP API: the gateway's own and those that callers supply, each in its place.
 
 A request has one Cookie header, with the cookies of all sources (RFC 6265, section 5.4). A target may hold a key in its
 query, so no target is logged or quoted.
@@ -140,7 +140,7 @@ class OpenApiCredentials:
     def secrets(self, invocation: Invocation, access: Access) -> Sequence[bytes]:
         """The credentials of a call, which must not come back in an answer, in every form in which they are sent."""
         tokens = [value.rpartition(b" ")[2] for _, value in self.own(access).token(invocation.principal)]
-        context = invocation.context  # what callers lend is not for models, and some of the secrets are the route's
+        context = invocation.context  # what callers supply is not for models, and some of the secrets are the route's
         lent = [value.encode() for value in (*context.secrets.values(), *context.tokens.values())]
         return [one for one in (*self._secrets, *tokens, *lent) if len(one) >= SHORTEST_SECRET]
 

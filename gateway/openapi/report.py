@@ -151,7 +151,7 @@ def _covered(name: str, document: Document, terms: Terms) -> str:
         return "not covered"
     if access.lent:
         is_token = name in terms.lent_tokens
-        return f"callers lend {'their token of ' if is_token else ''}{access.lent[0].id}"
+        return f"callers supply {'their token of ' if is_token else ''}{access.lent[0].id}"
     return "auth.schemes" if terms.auth == "schemes" else "auth"
 
 

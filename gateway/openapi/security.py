@@ -1,4 +1,4 @@
-"""Which credentials an operation's calls take: the backend's own, or what callers lend (OpenAPI 3.2, Security)."""
+"""Which credentials an operation's calls take: the backend's own, or what callers supply (OpenAPI 3.2, Security)."""
 
 from __future__ import annotations
 
@@ -101,10 +101,10 @@ def _covered(alternative: JsonObject, document: Document, terms: Terms) -> tuple
     found = {name: _credential(name, scheme, terms) for name, scheme in _schemes(alternative, document)}
     places = [(one.where, one.name) for one in found.values()]
     if len(set(places)) < len(places):
-        raise _UncoveredError(f"two credentials of {_joined(alternative)} would stand in one place")
+        raise _UncoveredError(f"two credentials of {_joined(alternative)} would be sent in the same place")
     own = [name for name, one in found.items() if one.lent is None]
     if len(own) > 1 and terms.auth != "schemes":
-        raise _UncoveredError(f"{_joined(own)} take a credential each, and auth is one")
+        raise _UncoveredError(f"{_joined(own)} need a credential each, and auth has only one")
     lent = tuple(one.lent for one in found.values() if one.lent is not None)
     keys = tuple(one.key for one in found.values() if one.key is not None)
     schemes = None if own and terms.auth != "schemes" else tuple(own)
@@ -131,10 +131,10 @@ def _credential(name: str, scheme: JsonObject, terms: Terms) -> _Credential:
             return _Credential(where, key_name, Lent(id=id_, is_secret=is_secret, where=where, name=_name(scheme)))
         if _takes_bearer(scheme):
             return _Credential(*BEARER, Lent(id=id_, is_secret=is_secret))
-        raise _UncoveredError(f"{name} takes what no caller can lend")
+        raise _UncoveredError(f"{name} needs a credential that callers cannot supply")
     own = _own(name, scheme, key_place, terms)
     if own is None:
-        raise _UncoveredError(f"{name} takes a credential that there is not")
+        raise _UncoveredError(f"{name} needs a credential, and none is configured")
     return own
 
 

@@ -184,7 +184,7 @@ class Document:
         if "unevaluatedProperties" in schema or "unevaluatedItems" in schema:
             work = work.plus(work)  # the validator runs the siblings again to learn what they have seen
         if work.schemas > MAX_WORK:
-            raise SchemaError(f"It makes more than {MAX_WORK} schemas look at one value.")
+            raise SchemaError(f"It makes more than {MAX_WORK} schemas apply to one value.")
         known[id(schema)] = work
         return work
 

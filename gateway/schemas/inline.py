@@ -23,7 +23,7 @@ ANNOTATIONS = frozenset(
     {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly", "$comment"}
 )
 _ABOUT_THE_DOCUMENT = ("$schema", "$id", *DEFINITIONS)
-_TOO_LARGE = "It would grow out of proportion."
+_TOO_LARGE = "With its references replaced it would be too large."
 
 
 def inline_refs(schema: JsonObject) -> JsonObject:

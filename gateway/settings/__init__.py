@@ -74,8 +74,8 @@ class Config(Section):
             if isinstance(backend, CallbackBackendSettings):
                 yield (
                     "server",
-                    f"must have callback_url or public_url, because backends.{name} calls back and "
-                    f"{server.host} does not tell where",
+                    f"must have callback_url or public_url, to which the tool server of backends.{name} sends results; "
+                    f"{server.host} is not an address to send to",
                 )
                 return
 

@@ -185,7 +185,7 @@ async def test_a_process_that_heeds_neither_the_end_of_its_input_nor_sigterm_is_
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        ((), USAGE, "What is to be served stands after --"),
+        ((), USAGE, "Write the command of the server after --"),
         (("--port", "0", "--", "/nowhere/server"), FAILED, "Cannot start /nowhere/server: No such file or directory."),
     ],
 )

@@ -49,7 +49,7 @@ def test_openapi_57_what_became_of_each_operation_adds_up() -> None:
     assert facts["tags"] == "pets 2 of 3, admin 0 of 2"
     assert facts["security"] == (
         "token (http bearer): auth.schemes; key (apiKey, key in query): not covered; "
-        "login (oauth2, https://login.example/token): callers lend their token of corp; "
+        "login (oauth2, https://login.example/token): callers supply their token of corp; "
         "broken (cannot be read): not covered"
     )
     assert facts["ignored"] == "1 callback, 1 webhook"
