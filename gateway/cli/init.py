@@ -16,6 +16,7 @@ from gateway.cli.drafting.callers import Callers, Trusted, callers
 from gateway.cli.drafting.draft import DRAFTERS, OWNER, WORKSPACE, Draft, Wanted, checked
 from gateway.cli.output import FAILED, INTERRUPTED, OK, PROGRAM, USAGE, CommandError, complain, count, put, say
 from gateway.cli.remarks import remarks_on
+from gateway.logs import output as logs
 from gateway.model import JsonObject
 from gateway.server import main_loop
 from gateway.settings import Config
@@ -46,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "place",
         metavar="URL",
         nargs="?",
-        help="the URL of a tool server or of an OpenAPI document, or the path of a document",
+        help="the URL of a tool server, of an HTTP API or of an OpenAPI document, or the path of a document",
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=file)
     parser.add_argument(
@@ -104,6 +105,7 @@ def _add_choices(group: argparse._ArgumentGroup) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
+    logs.configure("error", "text")  # what warnings have to say is in the draft
     if arguments.place is not None:
         return _write(_planned(arguments))
     if not questions.on_terminal():

@@ -30,6 +30,8 @@ def cause(exc: BaseException, place: str) -> str:
             return f"its user lacks a permission ({words}); allow it, with ACL SETUSER"
         case BusyLoadingError():
             return "it is still loading its data; wait until it has"
+        case MasterNotFoundError(__cause__=AuthenticationError()):
+            return "the sentinels refuse the login; correct state.sentinel_password"
         case MasterNotFoundError():
             return f"{words}; see whether the sentinels run, and whether state.url names their service"
         case InvalidResponse():

@@ -20,7 +20,7 @@ from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool, SentinelManagedConnection
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import AuthenticationError, RedisError
 from redis.maint_notifications import MaintNotificationsConfig
 
 from gateway.state.address import Address
@@ -138,25 +138,28 @@ class _Sentinels(Sentinel):
         self.sentinels = list(clients)
 
     async def discover_master(self, service_name: str) -> tuple[str, int]:
-        answers = await asyncio.gather(*(self._ask(sentinel, service_name) for sentinel in self.sentinels))
-        known = [answer for answer in answers if answer]
-        if not known and all(answer is None for answer in answers):
-            raise MasterNotFoundError("no sentinel answers")
-        if not known:
+        asked = (self._ask(sentinel, service_name) for sentinel in self.sentinels)
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        known = [answer for answer in answers if isinstance(answer, tuple)]
+        if known:
+            _, host, port = max(known)
+            return host, port
+        if None in answers:
             raise MasterNotFoundError(f"no sentinel that answers knows a primary of {service_name!r} that is up")
-        _, host, port = max(known)
-        return host, port
+        errors = [answer for answer in answers if isinstance(answer, BaseException)]
+        refusals = [error for error in errors if isinstance(error, AuthenticationError)]
+        raise MasterNotFoundError("no sentinel answers") from (refusals or errors)[0]
 
-    async def _ask(self, sentinel: Redis, service_name: str) -> tuple[int, str, int] | tuple[()] | None:
-        """The epoch and the address of the primary; empty if the sentinel knows none, None if it does not answer."""
-        try:
-            async with asyncio.timeout(SENTINEL_TIMEOUT_S):
-                masters = cast("Mapping[str, dict[str, Any]]", await sentinel.sentinel_masters())
-        except (RedisError, OSError, TimeoutError):
-            return None
+    async def _ask(self, sentinel: Redis, service_name: str) -> tuple[int, str, int] | None:
+        """The epoch and the address of the primary; None if the sentinel knows none that is up.
+
+        Raises RedisError, OSError, TimeoutError if the sentinel does not answer.
+        """
+        async with asyncio.timeout(SENTINEL_TIMEOUT_S):
+            masters = cast("Mapping[str, dict[str, Any]]", await sentinel.sentinel_masters())
         state = masters.get(service_name)
         if state is None or not self.check_master_state(state, service_name):
-            return ()
+            return None
         return state["config-epoch"], state["ip"], state["port"]
 
 

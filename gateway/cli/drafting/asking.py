@@ -15,7 +15,6 @@ from gateway.cli.drafting import openapi
 from gateway.cli.drafting.draft import DRAFTERS, CredentialWantedError, Draft, Drafter, NotSpokenError, Wanted
 from gateway.cli.drafting.look import LOOK_S, Look, looking
 from gateway.cli.output import FAILED, USAGE, CommandError
-from gateway.logs import output
 
 # Asked one after the other: what follows is only asked where nothing before it has tools. A server of breadcrumbs is
 # asked for a token first, and documents are looked for at a dozen places.
@@ -29,7 +28,6 @@ Answers = dict[str, Draft | NotSpokenError]  # by protocol
 
 async def ask(wanted: Wanted, protocol: str | None = None) -> Draft:
     """Asks in one protocol, or in all until one is spoken. Raises CommandError."""
-    output.configure("error", "text")  # what warnings have to say is in the draft
     _check(wanted)
     if not wanted.is_url:
         if protocol not in (None, "openapi"):

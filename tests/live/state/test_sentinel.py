@@ -16,6 +16,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from gateway.state.address import Address
+from gateway.state.causes import cause
 from gateway.state.connections import BATCH_TIMEOUT_S, Tls, connect
 from gateway.state.port import Exists
 from tests.live.state.replica import replica_at
@@ -83,13 +84,14 @@ async def test_calls_outlive_the_primary(doomed: Watched, caplog: pytest.LogCapt
 
 
 async def test_a_primary_that_cannot_be_found_is_reported_in_time_and_without_passwords(watched: Watched) -> None:
-    for where, password in (
-        (address(watched, "another"), SENTINEL_PASSWORD),
-        (address(watched), "a wrong password"),
+    for where, password, why in (
+        (address(watched, "another"), SENTINEL_PASSWORD, "no sentinel that answers knows"),
+        (address(watched), "a wrong password", "the sentinels refuse the login; correct state.sentinel_password"),
     ):
         async with connect(where, sentinel_password=password) as redis:
-            with pytest.raises(RedisConnectionError, match="no sentinel that answers knows") as caught:
+            with pytest.raises(RedisConnectionError) as caught:
                 await redis.ping()
+            assert why in cause(caught.value, repr(where))
             assert PASSWORD not in f"{caught.value!r} {redis!r}"
             assert password not in f"{caught.value!r} {redis!r}"
 
@@ -107,7 +109,7 @@ async def test_sentinels_behind_tls_are_asked_behind_tls(watched: Watched, tmp_p
             with pytest.raises(RedisTimeoutError, match="connecting to server"):
                 await redis.ping()
         async with connect(where, sentinel_password=SENTINEL_PASSWORD) as redis:
-            with pytest.raises(RedisConnectionError, match="no sentinel that answers"):
+            with pytest.raises(RedisConnectionError, match="no sentinel answers"):
                 await redis.ping()
 
 
