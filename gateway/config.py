@@ -25,7 +25,7 @@ MAX_BYTES = 4 * 1024 * 1024  # as many as the YAML reader takes characters
 
 
 class Loaded(NamedTuple):
-    """A configuration, and what its file had better not hold: secrets in clear, a line for each."""
+    """A configuration, and what its file should not hold: secrets in plain text, a line for each."""
 
     config: Config
     warnings: Sequence[str]

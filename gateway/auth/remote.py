@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import os
 import random
+import socket
 import ssl
 import time
 from collections.abc import Callable
@@ -222,7 +224,7 @@ async def fetch(url: str, trusted: ssl.SSLContext) -> JsonObject:
                 if len(body) > MAX_BYTES:
                     raise UnavailableError(f"the answer is larger than {MAX_BYTES} bytes")
     except (httpx.HTTPError, httpx.InvalidURL) as exc:
-        raise UnavailableError(f"{type(exc).__name__}: {exc}") from exc
+        raise UnavailableError(_why(exc)) from exc
     try:
         document = jsontext.decode(bytes(body))
     except jsontext.JsonError as exc:
@@ -230,6 +232,23 @@ async def fetch(url: str, trusted: ssl.SSLContext) -> JsonObject:
     if not isinstance(document, dict):
         raise UnavailableError("the answer is no JSON object")
     return document
+
+
+def _why(exc: Exception) -> str:
+    """What the system says of a request that was not answered; else what httpx calls that."""
+    below: BaseException | None = exc
+    while below is not None and not (isinstance(below, OSError) and below.errno):
+        below = below.exceptions[0] if isinstance(below, BaseExceptionGroup) else below.__cause__ or below.__context__
+    match below:
+        case None:
+            return f"{type(exc).__name__}: {exc}"
+        case socket.gaierror():
+            return f"its host cannot be looked up ({below.strerror})"
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not trusted: {below.verify_message}"
+        case ssl.SSLError():
+            return f"the TLS handshake failed: {below.reason}"
+    return os.strerror(below.errno or 0).lower()
 
 
 def _made(trusted: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:

@@ -36,14 +36,8 @@ MAX_LARGEST = 10  # tools that are named as the largest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "config",
-        type=Path,
-        nargs="?",
-        default=configuration.DEFAULT,
-        metavar="FILE",
-        help=f"the configuration (default: {configuration.DEFAULT})",
-    )
+    parser.add_argument("file", type=Path, nargs="?", metavar="FILE", help="the same as -c FILE")
+    configuration.add_option(parser)
     parser.add_argument(
         "--live", action="store_true", help="connect to Redis and every tool server, and list the tools"
     )
@@ -61,16 +55,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    found: JsonObject = {"file": str(arguments.config), "problems": [], "warnings": []}
+    path: Path = arguments.file or arguments.config
+    found: JsonObject = {"file": str(path), "problems": [], "warnings": []}
     try:
-        config, in_clear = configuration.load_with_warnings(
-            arguments.config, allow_missing_env=arguments.allow_missing_env
-        )
+        config, in_clear = configuration.load_with_warnings(path, allow_missing_env=arguments.allow_missing_env)
     except ConfigError as exc:
         if arguments.json:
             print_json(found | {"problems": list(exc.problems)})
             return USAGE
-        hint = [] if arguments.allow_missing_env else _hint(arguments.config)
+        hint = [] if arguments.allow_missing_env else _hint(path)
         raise CommandError(USAGE, *exc.problems, *hint) from exc
     found["warnings"] = [*warnings(config), *in_clear]
     if arguments.live or arguments.operations:

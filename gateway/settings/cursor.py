@@ -16,7 +16,7 @@ T = TypeVar("T", str, list[Node], Mapping)
 MAX_PROBLEMS = 100  # a screenful or two; a file with more is probably the wrong file
 SHOWN_KEY = 64  # characters; keys of ours are shorter
 HARMLESS_KEY = re.compile(rf"[A-Za-z0-9_@*?<-]{{1,{SHOWN_KEY}}}", re.ASCII)
-IN_CLEAR = "holds a secret in clear; write ${env:NAME} or ${file:/path} in its place"
+IN_CLEAR = "holds a secret in plain text; write ${env:NAME} or ${file:/path} in its place"
 NULLS = frozenset({"null", "Null", "NULL", "~"})  # YAML 1.2 core schema, section 10.3.2
 
 

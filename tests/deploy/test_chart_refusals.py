@@ -95,7 +95,9 @@ def configured(path: Sequence[str | int], value: str) -> Any:
 
 SCHEMA = json_schema()
 SECRETS = sorted(set(paths_of_secrets(SCHEMA, SCHEMA["$defs"])), key=str)
-IN_CLEAR = "holds a secret in clear, which would lie in a ConfigMap. Write ${env:NAME} or ${file:/path} in its place"
+IN_CLEAR = (
+    "holds a secret in plain text, which would lie in a ConfigMap. Write ${env:NAME} or ${file:/path} in its place"
+)
 
 
 def written(path: Sequence[str | int]) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.config import load_with_warnings
 
-IN_CLEAR = "holds a secret in clear; write ${env:NAME} or ${file:/path} in its place"
+IN_CLEAR = "holds a secret in plain text; write ${env:NAME} or ${file:/path} in its place"
 ONE = "auth: none\nbackends:\n  one: {protocol: %s, url: 'https://one.example', %s}\n"
 SECRETS = [
     ("auth: {jwt: [{secret: a-secret-of-at-least-32-characters}]}\n", ["1:23: auth.jwt[0].secret"]),

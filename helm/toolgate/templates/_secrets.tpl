@@ -14,7 +14,7 @@
 - state\.sentinel_password
 {{- end }}
 
-{{/* Refuses secrets that are written out in the value at a path, which would lie in a ConfigMap in clear. */}}
+{{/* Refuses secrets that are written out in the value at a path, which would lie in a ConfigMap in plain text. */}}
 {{- define "toolgate.refuseSecrets" -}}
 {{- if kindIs "map" .value }}
 {{- range $key, $value := .value }}
@@ -31,7 +31,7 @@
 {{- $hasPassword := regexMatch `://[^/[:space:]]*:[^/@[:space:]]+@` $url }}
 {{- $hasKey := regexMatch `(?i)^https?://.*[?&]((api|access|auth|subscription)?[_-]?(key|token)|(client[_-]?)?secret|password|sig|signature)=[^&]` $url }}
 {{- if or (and (regexMatch .secrets $path) (not $refers)) $hasPassword $hasKey }}
-{{- fail (printf "config.%s holds a secret in clear, which would lie in a ConfigMap. Write ${env:NAME} or ${file:/path} in its place, and have env, envFrom or volumes put it there." $path) }}
+{{- fail (printf "config.%s holds a secret in plain text, which would lie in a ConfigMap. Write ${env:NAME} or ${file:/path} in its place, and have env, envFrom or volumes put it there." $path) }}
 {{- end }}
 {{- end }}
 {{- end }}

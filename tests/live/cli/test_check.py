@@ -43,7 +43,7 @@ def test_every_problem_is_reported_at_once(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert len(done.stderr.splitlines()) >= 2
     assert all(line.startswith(f"{path}:") for line in done.stderr.splitlines())
-    for_a_program = entered("check", path, "--json")
+    for_a_program = entered("check", "-c", path, "--json")
     found = json.loads(for_a_program.stdout)
     assert (for_a_program.returncode, found["file"], found["problems"]) == (2, path, done.stderr.splitlines())
 
@@ -127,7 +127,7 @@ routes: [{{tools: "*", backend: far, validate_output: "off"}}]
             "warning: state.insecure lets calls be sent to Redis, or stored there, unencrypted",
             "warning: backends.far.auth: the credential is sent unencrypted to tools.example:81; use https",
             "warning: route 1 (* of far): validate_output is off: results are not checked",
-            f"warning: {path}:5:80: backends.far.auth.bearer: holds a secret in clear; write ${{env:NAME}} or "
+            f"warning: {path}:5:80: backends.far.auth.bearer: holds a secret in plain text; write ${{env:NAME}} or "
             "${file:/path} in its place",
         ],
     )
