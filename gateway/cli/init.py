@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "place",
         metavar="URL",
         nargs="?",
-        help="the URL of a tool server or of an OpenAPI document, or the path of a document",
+        help="the URL of a tool server, of an HTTP API or of an OpenAPI document, or the path of a document",
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=file)
     parser.add_argument(

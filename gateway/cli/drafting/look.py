@@ -21,6 +21,7 @@ LOOK_S = 10.0
 CONNECT_S = 5.0
 EVENT_S = 1.0  # for the first event of a stream
 MAX_EVENT_BYTES = 16 * 1024
+PRIVATE = "Export SSL_CERT_FILE with the certificate of its authority if your system does not know that."
 OLD_MCP = (
     "It is an MCP server over HTTP+SSE, the transport of 2024-11-05, which Toolgate does not speak.",
     "Most such servers also speak streamable HTTP, often at /mcp: try that URL.",
@@ -64,7 +65,8 @@ async def _look(pool: Pool, headers: Headers, url: str) -> Look:
         if exc.sent:  # whether it speaks a protocol may show all the same
             return Look(0, is_silent=exc.kind is Kind.TIMEOUT)
         where = "" if exc.kind in NAMES_ORIGIN else f"{url}: "
-        raise CommandError(FAILED, f"{where}{exc}") from exc
+        hints = [PRIVATE] if "certificate" in str(exc) else []
+        raise CommandError(FAILED, f"{where}{exc}", *hints) from exc
     if isinstance(reply, Reply):
         return Look(reply.status, reply.body, (reply.header(b"location") or b"").decode("latin-1"))
     try:

@@ -29,7 +29,6 @@ ENDLESS = {
     "html": ("text/html", CHUNKED, b"<p>"),
     "problem": ("application/problem+json", CHUNKED, b" "),
 }
-PACKED = {"bomb": gzip.compress(b'"' + b"0" * 100 * MIB + b'"', 1)}
 WRONG: dict[str, bytes] = {
     "nonsense": b"HTTP/9 what\r\n\r\n",
     "cut": b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 99\r\n\r\n{",
@@ -43,6 +42,7 @@ WRONG: dict[str, bytes] = {
     "type": http_reply(200, b"x", content_type="a b c; ;;="),
     "gzip": http_reply(200, b"not gzip", content_type="application/json", content_encoding="gzip"),
 }
+BOMB = "bomb"
 FINE = {"nothing", "charset", "type"}  # odd, and yet something can be made of them
 
 
@@ -54,8 +54,8 @@ async def answer(exchange: Exchange) -> None:
         data = piece * (MIB // len(piece))
         while True:  # until the gateway hangs up
             await exchange.write(b"%x\r\n%b\r\n" % (len(data), data) if framing is CHUNKED else data)
-    elif name in PACKED:
-        packed = PACKED[name]
+    elif name == BOMB:
+        packed = gzip.compress(b'"' + b"0" * 100 * MIB + b'"', 1)
         framing = f"Content-Encoding: gzip\r\nContent-Length: {len(packed)}"
         await exchange.write(HEAD.format("application/json", framing).encode() + packed)
     elif name in WRONG:
@@ -67,12 +67,12 @@ async def answer(exchange: Exchange) -> None:
 
 
 async def test_openapi_41_an_answer_of_any_size_or_kind_costs_no_more_than_its_limit() -> None:
-    names = (*ENDLESS, *PACKED, *WRONG, "mirror")
+    names = (*ENDLESS, BOMB, *WRONG, "mirror")
     paths = {f"/{name}": {"post": operation(name)} for name in names}
     async with api_site(paths, answer) as place:
         assert value(await call(place.http, "Api.mirror"))["target"] == "/mirror"
         before = place.running.peak_memory_bytes()
-        for name in (*ENDLESS, *PACKED, *WRONG):
+        for name in (*ENDLESS, BOMB, *WRONG):
             asked = len(place.api.calls)
             answered = await call(place.http, f"Api.{name}")
             assert answered.status_code == 200, (name, answered.text)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from typing import Any
 
 import pytest
+import trustme
 
 from gateway.cli.drafting import look
 from gateway.cli.drafting.asking import ask
@@ -171,6 +173,14 @@ async def test_a_server_that_says_nothing_is_not_asked_again_and_again(monkeypat
     async with accepting(silent) as port:
         with pytest.raises(CommandError, match="takes connections, but has not answered within"):
             await ask(Wanted(place=f"http://127.0.0.1:{port}", folder=FOLDER))
+
+
+async def test_a_certificate_of_a_private_authority_can_be_trusted() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+    async with accepting(silent, ssl=context) as port:
+        with pytest.raises(CommandError, match=r"certificate(.|\n)*Export SSL_CERT_FILE"):
+            await ask(Wanted(place=f"https://127.0.0.1:{port}", folder=FOLDER))
 
 
 async def test_a_query_is_for_documents() -> None:
