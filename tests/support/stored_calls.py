@@ -35,7 +35,9 @@ async def began(state: State, new: NewCall | None = None, to: CallState = REGIST
     return begun.record
 
 
-async def until(reached: Callable[[], bool | Awaitable[bool]], what: str, within_s: float = DEADLINE_S) -> None:
+async def until(
+    reached: Callable[[], bool | Awaitable[bool]], what: str, within_s: float = processes.DEADLINE_S
+) -> None:
     """Polls a condition, which is false while the state is unavailable."""
     await processes.until(lambda: _is(reached), what, within_s)
 
