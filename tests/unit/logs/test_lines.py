@@ -97,7 +97,7 @@ def test_a_reader_that_does_not_read_blocks_nothing_and_dropped_lines_are_report
         lines.put(b"%d\n" % number)
     assert lines.dropped == 507
     reader = Reader(pipe[0])
-    until(lambda: b"dropped 507\n" in reader.data)
+    until(lambda: b"dropped 507\n" in reader.data and lines._queue.qsize() == 0)  # then nothing is dropped any more
     lines.put(b"end\n")
     written = reader.lines()
     written.remove(b"dropped 507")  # said as soon as anything is
