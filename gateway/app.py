@@ -335,7 +335,7 @@ class Gateway:
 
     def details(self) -> JsonObject:
         """The detailed health, for operators."""
-        about = {"status": self.status, "version": __version__, "reloads": dict(self.metrics.reloads)}
+        about = {"status": self.status, "version": __version__, **self.metrics.about_reloads()}
         return about | reporting.details(self._setup, self.state, self._issuers.status())
 
     def _refresh(self, backend: str, *, is_news: bool = True) -> None:

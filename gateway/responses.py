@@ -185,7 +185,8 @@ def refusal(exc: Exception, request: Request) -> WireReply:
     if error is not exc:
         log.error("a request failed inside the gateway", exc_info=exc)
     elif error.detail is not None and not isinstance(error, FixedError):
-        log.info("a request was refused", extra={"code": error.code, "detail": error.detail})
+        about = {"request_id": request.trace.request_id.decode(), "code": error.code, "detail": error.detail}
+        log.info("a request was refused", extra=about)
     error.drop_trace()  # before the request knows it
     request.refused = error
     request.outcome = outcome_of_refusal(error)

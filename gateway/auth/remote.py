@@ -245,9 +245,9 @@ def _why(exc: Exception) -> str:
         case socket.gaierror():
             return f"its host cannot be looked up ({below.strerror})"
         case ssl.SSLCertVerificationError():
-            return f"its certificate is not trusted: {below.verify_message}"
+            return f"its certificate is not accepted ({below.verify_message.rstrip('.')})"
         case ssl.SSLError():
-            return f"the TLS handshake failed: {below.reason}"
+            return f"the TLS handshake failed ({below.reason})"
     return os.strerror(below.errno or 0).lower()
 
 

@@ -68,7 +68,8 @@ class _Adoption:
         return len(orphans) >= AT_ONCE
 
     async def _adopt(self, record: Record) -> None:
-        log.warning("a replica died with a call", extra={"backend": record.backend, "state": record.state.name.lower()})
+        about = {"backend": record.backend, "state": record.state.name.lower()}
+        log.warning("the process that ran a call has died", extra=about | {"toolgate_call_id": PREFIX + record.key})
         if record.state is CallState.REGISTERED:
             if is_keyed(record):
                 await self._state.forget(record.key)  # who repeats it sends its arguments again

@@ -178,4 +178,5 @@ def refusal_of(begun: Conflict | Expired | Full) -> GatewayError:
 def unavailable() -> GatewayError:
     """The refusal of calls that have to be remembered while the state is away."""
     message = "Calls cannot be stored at the moment."
-    return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, message, retry_after_s=STATE_RETRY_S)
+    detail = "the state cannot be reached"
+    return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, message, detail=detail, retry_after_s=STATE_RETRY_S)

@@ -51,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="accept missing variables and files in ${env:...} and ${file:...}",
     )
+    parser.add_argument("--strict", action="store_true", help="exit with 2 if there is any warning or problem")
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
 
@@ -79,6 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
         _print_choices(found["backends"])
     else:
         _report(config, found, live=arguments.live)
+    if arguments.strict and (found["warnings"] or found.get("remarks")):
+        return USAGE
     asked = [*found.get("backends", {}).values(), *([found["state"]] if "state" in found else [])]
     return OK if all(one["up"] for one in asked) else FAILED
 
@@ -109,7 +112,8 @@ def _report(config: Config, found: JsonObject, *, live: bool) -> None:
     for name, backend in found["backends"].items():
         if backend["report"]:
             say("", f"{name}:", *_about(backend["report"]))
-    say("", f"{count(len(remarks), 'problem')}:" if remarks else "no problems")
+    none = "no further problems" if found["warnings"] else "no problems"
+    say("", f"{count(len(remarks), 'problem')}:" if remarks else none)
     say(*(f"  {remark.text}" for remark in remarks))
 
 

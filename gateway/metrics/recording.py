@@ -28,6 +28,7 @@ from gateway.metrics.families import (
     Reading,
 )
 from gateway.metrics.store import Counted, Row, Series, Store
+from gateway.model import JsonObject
 
 NONE = "none"  # no dialect, no backend
 OPERATIONS = frozenset({
@@ -63,20 +64,22 @@ class Metrics:
         self.store = Store()
         self.reloads = {"ok": 0, "failed": 0}
         self.is_current = True
-        self._values = values
-        self._max_tools = max_tools
         self._gauges = gauges
         self._overhead = self.store.row(OVERHEAD, ())
         self._losses = self.store.row(STATE_LOSSES, ())  # from the start, so that the first is seen as an increase
         # Rows bound at the first use. Their keys are values that labels may have, never a caller's word.
         self._requests: dict[tuple[str | None, str, int], tuple[Row, Row]] = {}
         self._calls: dict[tuple[str, str, str], tuple[Row, Row]] = {}
+        self.use_labels(values, max_tools=max_tools)
 
     def use_labels(self, values: LabelValues, *, max_tools: int) -> None:
         """Allows other label values from here on; what was counted under the old ones stays."""
         self._values = values
         self._max_tools = max_tools
         self._calls.clear()
+        for name, protocol in values.protocols.items():
+            if protocol == "callback":  # from the start, as those of the state
+                self.store.row(DROPPED_NOTICES, (name,))
 
     def request(
         self, dialect: str | None, operation: str, status: int, duration_s: float, tool_s: float | None = None
@@ -133,6 +136,10 @@ class Metrics:
         self.reloads[outcome] += 1
         self.is_current = outcome == "ok"
         self._add(RELOADS, outcome)
+
+    def about_reloads(self) -> JsonObject:
+        """What the detailed health says of reloads."""
+        return {"reloads": dict(self.reloads), "last_reload_successful": self.is_current}
 
     def readings(self) -> list[Reading]:
         """What the gauges show now."""

@@ -186,7 +186,7 @@ class Supervisor:
         return {
             "status": self.status,
             "version": __version__,
-            "reloads": dict(self.metrics.reloads),
+            **self.metrics.about_reloads(),
             "workers": [slot.details() for slot in self._slots],
         }
 

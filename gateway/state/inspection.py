@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator, Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, TypeVar
 
 from msgspec import Struct
@@ -33,13 +33,11 @@ async def inspect(redis: Redis) -> Findings:
     """Asks a server what matters here, and tries what the gateway does."""
     place = place_of(redis)
     about, silence = await _ask(redis.info(), place)
-    # Most providers forbid this question.
-    save, _ = await _ask(redis.config_get("save"), place) if about else (None, None)
     _, refused = await _ask(redis.execute_command("EVAL", SCRIPT, 1, KEY), place)  # type: ignore[no-untyped-call]
     _, deaf = (None, None) if refused else await _ask(_subscribe(redis), place)
     warnings: list[str] = []
     if about:
-        warnings += _warnings(about, (save or {}).get("save"))
+        warnings += await _warnings(redis, about)
     elif refused is None:  # refusing INFO, as some providers do, is no reason not to use it
         warnings.append(f"it does not say whether it may lose calls: {silence}")
     if deaf is not None:
@@ -48,6 +46,12 @@ async def inspect(redis: Redis) -> Findings:
         )
     why = _cause(about) or refused if about else refused and silence
     return Findings(version=_version(about) if about else None, cause=why, warnings=warnings)
+
+
+async def risks(redis: Redis) -> list[str]:
+    """In which ways a server may lose calls, as far as it says."""
+    about, _ = await _ask(redis.info(), place_of(redis))
+    return await _warnings(redis, about) if about else []
 
 
 def _version(about: Mapping[str, Any]) -> str:
@@ -85,15 +89,18 @@ def _cause(about: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _warnings(about: Mapping[str, Any], save: str | None) -> Iterator[str]:
+async def _warnings(redis: Redis, about: Mapping[str, Any]) -> list[str]:
+    warnings: list[str] = []
     policy = about.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
-        yield (
+        warnings.append(
             f"maxmemory-policy is {policy}: when memory is short, Redis drops running calls, which may "
             "then run twice; set it to noeviction"
         )
-    if not about.get("aof_enabled") and save == "":
-        yield (
+    save, _ = await _ask(redis.config_get("save"), place_of(redis))  # most providers forbid this question
+    if not about.get("aof_enabled") and save and save.get("save") == "":
+        warnings.append(
             'nothing is written to disk (appendonly no, save ""): a restart loses every result, and calls whose '
             "result was lost may run twice; set appendonly to yes"
         )
+    return warnings

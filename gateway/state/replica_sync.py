@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 
 from msgspec import Struct
@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 from gateway.backoff import Backoff
 from gateway.state.common import Waiters
 from gateway.state.connections import place_of
+from gateway.state.inspection import risks
 from gateway.state.owned_calls import OwnedCalls, portions
 from gateway.state.port import CallState, Record, Room, StateUnavailable
 from gateway.state.script_client import ScriptClient
@@ -88,7 +89,8 @@ class ReplicaSync:
         self._stale: set[str] = set()
         self._some_stale = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._telling: set[asyncio.Task[None]] = set()
+        self._background: set[asyncio.Task[None]] = set()
+        self._warned: set[str] = set()
 
     @property
     def may_judge(self) -> bool:
@@ -108,7 +110,7 @@ class ReplicaSync:
 
     async def aclose(self) -> None:
         """Stops the loops."""
-        pending = {*self._tasks, *self._telling}
+        pending = {*self._tasks, *self._background}
         while pending:
             for task in pending:
                 task.cancel()
@@ -189,6 +191,7 @@ class ReplicaSync:
             self.is_settled, self.reason = False, "replicas put back what it has lost"
         elif not self.is_settled:
             log.info("the state is reached")
+            self._in_background(self._warn())
             self.is_settled = True
             self._settled.set()
             self._fetch(self._waiters)
@@ -219,9 +222,19 @@ class ReplicaSync:
 
     def tell_others(self, backend: str) -> None:
         """Publishes that the tools of a backend have changed; what cannot be sent now is not sent at all."""
-        telling = asyncio.create_task(self._tell(backend))
-        self._telling.add(telling)
-        telling.add_done_callback(self._telling.discard)
+        self._in_background(self._tell(backend))
+
+    def _in_background(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _warn(self) -> None:
+        """Logs in which ways this server may lose calls, each once."""
+        for risk in await risks(self._redis):
+            if risk not in self._warned:
+                self._warned.add(risk)
+                log.warning("the state may lose calls", extra={"detail": risk})
 
     async def _tell(self, backend: str) -> None:
         with suppress(RedisError, OSError):

@@ -75,6 +75,8 @@ async def test_a_call_of_a_dead_replica_is_looked_for_when_its_successor_has_the
         async with rollout(tmp_path, new, BEFORE["it has no backend of that name"]) as (redis, a, b):
             assert result(await call(a.http, "Crumbs.echo", {"message": "hello"}, call_id="k"))["success"] is False
             await a.kill()
-            await until(lambda: bool(b.running.logged("a replica died with a call")), "it has an successor", DONE_S)
+            await until(
+                lambda: bool(b.running.logged("the process that ran a call has died")), "it has an successor", DONE_S
+            )
             await change(b.running, config(redis, new))
             assert (await outcome(b.http, "Crumbs.echo", {"message": "hello"}, "k"))["value"] == {"echo": "hello"}

@@ -35,6 +35,7 @@ def test_a_good_file_gets_one_line(tmp_path: Path) -> None:
     path = write(tmp_path, CONFIG)
     done = entered("check", path)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{path}: good (2 backends, 2 routes)\n", "")
+    assert entered("check", "--strict", path).returncode == 0
 
 
 def test_every_problem_is_reported_at_once(tmp_path: Path) -> None:
@@ -68,6 +69,7 @@ routes: [{tools: "*", backend: b, scopes: [admin]}]
     assert done.returncode == 0
     warnings = done.stderr.splitlines()
     assert [line.partition(":")[0] for line in warnings] == ["warning"] * 4
+    assert entered("check", "--strict", str(tmp_path / "it.yaml")).returncode == 2
     assert "backends.a: no route publishes any of its tools" in warnings[2]
     assert "route 1 (* of b): with auth: none nobody has its scopes" in warnings[3]
 

@@ -10,6 +10,7 @@ import pytest
 from gateway.state.redis import RedisState
 from tests.live.state.replica import replica_at
 from tests.support.redis_server import RedisServer
+from tests.support.stored_calls import until
 
 
 class Replicas:
@@ -23,6 +24,7 @@ class Replicas:
         state = replica_at(self._url)
         self._opened.push_async_callback(state.aclose)
         await state.start()
+        await until(lambda: not state._sync._background, "it has read the settings of Redis")
         return state
 
 

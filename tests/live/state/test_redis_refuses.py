@@ -54,8 +54,9 @@ async def test_a_redis_that_refuses_writes_counts_as_away_and_the_log_says_why(
         assert not state.is_up
         assert state.trouble is not None
     found = [(record.getMessage(), vars(record)["detail"]) for record in caplog.records]
-    assert [message for message, _ in found] == ["the state cannot be reached"]
-    assert "NOREPLICAS" in found[0][1]
+    assert [message for message, _ in found] == ["the state may lose calls", "the state cannot be reached"]
+    assert "nothing is written to disk" in found[0][1]
+    assert "NOREPLICAS" in found[1][1]
     await until(lambda: state.is_up, "the state is back")
     assert await state.settle(key, b"outcome")
     assert await begins(state)
