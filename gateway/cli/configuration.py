@@ -48,7 +48,7 @@ def load(path: Path, *, allow_missing_env: bool = False) -> Config:
 def load_with_warnings(path: Path, *, allow_missing_env: bool = False) -> reading.Loaded:
     """Reads the file, and warns of secrets in it. Raises ConfigError."""
     if not path.exists():
-        raise ConfigError([f"{path}: there is no such file; say which configuration to use"])
+        raise ConfigError([f"{path}: there is no such file; `toolgate init` writes one"])
     return reading.load_with_warnings(path, allow_missing_env=allow_missing_env)
 
 

@@ -12,7 +12,10 @@ from gateway.client import ConsentError, RefusedError, Toolgate, UnreachableErro
 from gateway.client.toolgate import DEFAULT_URL
 from gateway.errors import ErrorCode
 
-HOW_TO_LOG_IN = "Put a bearer token in TOOLGATE_TOKEN; `toolgate token -c FILE` makes one for development."
+NO_TEXT = "is not a string"  # as schemas word it
+HOW_TO_LOG_IN = (
+    "Put your API key or bearer token in TOOLGATE_TOKEN; `toolgate token -c FILE` makes a token for development."
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -62,6 +65,8 @@ def explain(gateway: Toolgate, error: RefusedError, again: str) -> Iterator[str]
     if refusal.developer_message is not None:
         yield refusal.developer_message
     yield from (f"  {name}: {what}" for name, what in refusal.parameter_errors.items())
+    if NO_TEXT in refusal.parameter_errors.values():
+        yield """  A number, true, false and null are read as JSON: '"12"' is the text 12."""
     yield from (f"  Open {consent.url}" for consent in missing.authorization)
     if missing.authorization:
         yield f"  and {again} when you are done there."

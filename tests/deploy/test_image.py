@@ -75,7 +75,7 @@ def test_it_has_the_versions_that_were_tested_and_says_which_is_ours(podman: Pod
 def test_without_a_configuration_it_says_so(podman: Podman) -> None:
     done = podman.run("--rm", TAG)
     assert done.returncode == 2
-    assert "there is no such file; say which configuration to use" in done.stderr
+    assert "there is no such file; `toolgate init` writes one" in done.stderr
 
 
 @dataclass(frozen=True)

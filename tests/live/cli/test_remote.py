@@ -71,6 +71,8 @@ def test_wrong_input_names_each_parameter_and_exits_2(demo: Demo) -> None:
     assert "\n  b: " in done.stderr
     for_a_program = entered(*words, "--json")
     assert (for_a_program.returncode, set(json.loads(for_a_program.stdout)["parameter_errors"])) == (2, {"a", "b"})
+    hinted = entered("call", "Doorbell.Ring", "doorbell_id=12", *demo.options)
+    assert hinted.stderr.endswith("""are read as JSON: '"12"' is the text 12.\n""")
 
 
 @pytest.mark.parametrize(
@@ -132,7 +134,7 @@ def test_with_wait_it_ends_when_the_user_declines(demo: Demo) -> None:
 def test_without_a_token_it_says_how_to_get_one(demo: Demo) -> None:
     done = entered("tools", "--url", demo.url)
     assert (done.returncode, done.stdout) == (2, "")
-    assert "Put a bearer token in TOOLGATE_TOKEN" in done.stderr
+    assert "Put your API key or bearer token in TOOLGATE_TOKEN" in done.stderr
 
 
 def test_a_token_that_is_refused_is_not_repeated(demo: Demo) -> None:

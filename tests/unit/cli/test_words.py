@@ -76,7 +76,7 @@ WRONG = [
     ),
     (["tools", "--url", "http://[::"], "'http://[::/tools' is not a URL: "),
     (["tools", "--token", "two words", *NOWHERE], "This is not a bearer token: it has spaces or other odd characters."),
-    (["serve", "-c", "/none.yaml"], "/none.yaml: there is no such file; say which configuration to use"),
+    (["serve", "-c", "/none.yaml"], "/none.yaml: there is no such file; `toolgate init` writes one"),
 ]
 
 
