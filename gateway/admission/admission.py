@@ -13,7 +13,7 @@ from typing import Generic, Protocol, TypeVar
 from msgspec import Struct
 
 from gateway.admission.breaker import CLOSED, HALF_OPEN, OPEN, Breaker, BreakerRules, BreakerState
-from gateway.admission.replica import Lease, Replica, home
+from gateway.admission.replica import Lease, Replica, replica_of
 from gateway.errors import RETRY_AFTER_S, GatewayError, unavailable
 from gateway.model import JsonObject
 
@@ -125,7 +125,7 @@ class Admission(Generic[T]):
             only.in_flight += 1
             self.in_flight += 1
             return Lease(only, only.breaker.generation, tool)
-        replica = home(self.replicas, tool, conversation) or self._choose(tool, ())
+        replica = self._find(tool, conversation)
         if replica is None:
             raise self._refusal(tool)
         self.in_flight += 1
@@ -155,7 +155,7 @@ class Admission(Generic[T]):
                 raise unavailable("its time was up before its turn came")
             if gate is not None:
                 await gate.before_send()
-            replica = home(self.replicas, tool, conversation) or self._choose(tool, ())
+            replica = self._find(tool, conversation)
             if replica is None:
                 raise self._refusal(tool)
         except BaseException:
@@ -226,6 +226,14 @@ class Admission(Generic[T]):
         self._last = (self._last + 1) % len(self.replicas)
         in_turn = self.replicas[self._last :] + self.replicas[: self._last]
         return sorted(in_turn, key=lambda replica: (replica.breaker.state is not CLOSED, replica.in_flight))
+
+    def _find(self, tool: str, conversation: str) -> Replica[T] | None:
+        """The replica that has the conversation, if it takes calls of the tool; else as `_choose`."""
+        if conversation:
+            replica = replica_of(conversation, self.replicas)
+            if not replica.open_breakers(tool):
+                return replica
+        return self._choose(tool, ())
 
     def _choose(self, tool: str, tried: tuple[Replica[T], ...]) -> Replica[T] | None:
         """The replica for a call: one due for a probe, else the one with the fewest calls; equals rotate."""

@@ -155,12 +155,6 @@ class Lease(Struct, Generic[T]):
         self.answered, self.by_tool, self.reason = False, True, reason
 
 
-def home(replicas: Sequence[Replica[T]], tool: str, conversation: str) -> Replica[T] | None:
-    """The replica that has a conversation, by rendezvous hashing: every process finds the same, and asks nobody.
-
-    None for a call that belongs to no conversation, or whose replica takes no calls.
-    """
-    if not conversation:
-        return None
-    chosen = max(replicas, key=lambda replica: blake2b(f"{replica.name} {conversation}".encode()).digest())
-    return None if chosen.open_breakers(tool) else chosen
+def replica_of(conversation: str, replicas: Sequence[Replica[T]]) -> Replica[T]:
+    """The replica that has a conversation, by rendezvous hashing: every process finds the same, and asks nobody."""
+    return max(replicas, key=lambda replica: blake2b(f"{replica.name} {conversation}".encode()).digest())

@@ -59,14 +59,14 @@ def run(arguments: argparse.Namespace) -> int:
     path: Path = arguments.file or arguments.config
     found: JsonObject = {"file": str(path), "problems": [], "warnings": []}
     try:
-        config, in_clear = configuration.load_with_warnings(path, allow_missing_env=arguments.allow_missing_env)
+        config, plain_secrets = configuration.load_with_warnings(path, allow_missing_env=arguments.allow_missing_env)
     except ConfigError as exc:
         if arguments.json:
             print_json(found | {"problems": list(exc.problems)})
             return USAGE
         hint = [] if arguments.allow_missing_env else _hint(path)
         raise CommandError(USAGE, *exc.problems, *hint) from exc
-    found["warnings"] = [*warnings(config), *in_clear]
+    found["warnings"] = [*warnings(config), *plain_secrets]
     if arguments.live or arguments.operations:
         output.configure("error", "text")  # what warnings have to say is in the report
         from gateway.cli.inspection import inspect  # with all of the gateway, for which a mere check would wait

@@ -16,7 +16,7 @@ T = TypeVar("T", str, list[Node], Mapping)
 MAX_PROBLEMS = 100  # a screenful or two; a file with more is probably the wrong file
 SHOWN_KEY = 64  # characters; keys of ours are shorter
 HARMLESS_KEY = re.compile(rf"[A-Za-z0-9_@*?<-]{{1,{SHOWN_KEY}}}", re.ASCII)
-IN_CLEAR = "holds a secret in plain text; write ${env:NAME} or ${file:/path} in its place"
+IN_PLAIN_TEXT = "holds a secret in plain text; write ${env:NAME} or ${file:/path} in its place"
 NULLS = frozenset({"null", "Null", "NULL", "~"})  # YAML 1.2 core schema, section 10.3.2
 
 
@@ -36,7 +36,7 @@ class ParseContext:
         self.substitution = substitution
         self.stand_ins: set[str] = set()  # paths of values, and of lists with items, whose variable is missing
         self.problems: dict[tuple[Mark, str, str], None] = {}  # a problem found twice counts once
-        self.secrets_in_clear: dict[str, Mark] = {}  # by their paths: values of the file that hold a secret themselves
+        self.plain_secrets: dict[str, Mark] = {}  # by their paths: values of the file that hold a secret themselves
         self._names: dict[str, dict[str, None]] = {}
 
     def cursor(self) -> Cursor:
@@ -66,9 +66,9 @@ class ParseContext:
         return lines
 
     def warnings(self, source: str) -> list[str]:
-        """What the file had better not hold, in the same order and form."""
-        found = sorted((mark, path) for path, mark in self.secrets_in_clear.items())
-        return [_line(source, mark, path, IN_CLEAR) for mark, path in found]
+        """The secrets that stand in the file in plain text, in the same order and form."""
+        found = sorted((mark, path) for path, mark in self.plain_secrets.items())
+        return [_line(source, mark, path, IN_PLAIN_TEXT) for mark, path in found]
 
 
 @dataclass(frozen=True, slots=True, repr=False)

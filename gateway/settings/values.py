@@ -40,7 +40,7 @@ class Value(ABC):
         if not isinstance(value, Cursor):
             return self.parse(Written(value)) if isinstance(value, str) else value
         if value.raw and self.holds_secret(value.raw):
-            value.context.secrets_in_clear[value.path] = value.node.mark
+            value.context.plain_secrets[value.path] = value.node.mark
         written = value.scalar()
         if written.missing:
             if not self.always_judged:

@@ -95,7 +95,7 @@ def configured(path: Sequence[str | int], value: str) -> Any:
 
 SCHEMA = json_schema()
 SECRETS = sorted(set(paths_of_secrets(SCHEMA, SCHEMA["$defs"])), key=str)
-IN_CLEAR = (
+IN_PLAIN_TEXT = (
     "holds a secret in plain text, which would lie in a ConfigMap. Write ${env:NAME} or ${file:/path} in its place"
 )
 
@@ -117,7 +117,7 @@ def refusal(config: Values) -> str:
 @pytest.mark.parametrize("path", SECRETS, ids=str)
 def test_every_secret_of_the_configuration_must_come_from_elsewhere(path: Sequence[str | int]) -> None:
     for in_clear in ("hunter2", "$${env:A}"):
-        assert f"config.{written(path)} {IN_CLEAR}" in refusal(configured(path, in_clear))
+        assert f"config.{written(path)} {IN_PLAIN_TEXT}" in refusal(configured(path, in_clear))
     for elsewhere in ("${env:A}", "Token ${file:/run/secrets/a}"):
         assert refusal(configured(path, elsewhere)) == ""
 
@@ -141,7 +141,7 @@ URLS = [
 def test_of_a_url_the_password_and_the_key_must_come_from_elsewhere(url: str, *, is_refused: bool) -> None:
     backend = {"protocol": "openapi", "url": "https://one.example", "document": url}
     for config, path in (({"state": {"url": url}}, "state.url"), ({"backends": {"b": backend}}, "backends.b.document")):
-        assert (f"config.{path} {IN_CLEAR}" in refusal(config)) is is_refused
+        assert (f"config.{path} {IN_PLAIN_TEXT}" in refusal(config)) is is_refused
 
 
 def test_the_chart_knows_no_secret_that_the_configuration_has_not() -> None:

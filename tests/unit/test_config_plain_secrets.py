@@ -8,7 +8,7 @@ import pytest
 
 from gateway.config import load_with_warnings
 
-IN_CLEAR = "holds a secret in plain text; write ${env:NAME} or ${file:/path} in its place"
+IN_PLAIN_TEXT = "holds a secret in plain text; write ${env:NAME} or ${file:/path} in its place"
 ONE = "auth: none\nbackends:\n  one: {protocol: %s, url: 'https://one.example', %s}\n"
 SECRETS = [
     ("auth: {jwt: [{secret: a-secret-of-at-least-32-characters}]}\n", ["1:23: auth.jwt[0].secret"]),
@@ -52,7 +52,7 @@ def warnings(text: str, folder: Path) -> list[str]:
 
 @pytest.mark.parametrize(("text", "places"), SECRETS)
 def test_a_secret_in_the_file_gets_a_warning_with_its_place(text: str, places: list[str], tmp_path: Path) -> None:
-    assert warnings(text, tmp_path) == [f"{place}: {IN_CLEAR}" for place in places]
+    assert warnings(text, tmp_path) == [f"{place}: {IN_PLAIN_TEXT}" for place in places]
 
 
 @pytest.mark.parametrize("text", ELSEWHERE)
