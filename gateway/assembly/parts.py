@@ -26,6 +26,7 @@ from gateway.http.origins import PageOrigins
 from gateway.ports import Backend, Receiver
 from gateway.ratelimit import Limits as RateLimits
 from gateway.ratelimit import MemoryBuckets, Rule
+from gateway.ratelimit.rules import CALENDAR_STEP_S
 from gateway.routing import OutputCheck, Route
 from gateway.settings import (
     BackendSettings,
@@ -43,10 +44,13 @@ from gateway.state.address import Address
 from gateway.state.memory import MemoryState
 from gateway.state.port import State, StateLimits
 from gateway.state.sealing import Digester, Sealer, TimedSealer
+from gateway.state.store import Store
 from gateway.surfaces import Surface
 
 if TYPE_CHECKING:
-    from redis.asyncio import Redis
+    from gateway.state.connections import Client, Tls
+    from gateway.state.inspection import Findings
+    from gateway.state.store import Store
 
 
 class Adapter(Protocol):
@@ -216,20 +220,49 @@ def state(settings: StateSettings) -> State:
     from gateway.state.redis import RedisState
 
     sealer = Sealer([key.get_secret_value() for key in settings.keys], "state")
-    return RedisState(redis_client(settings, address), limits, sealer)
+    return RedisState(shared_store(settings, address), limits, sealer)
 
 
-def redis_client(settings: StateSettings, address: Address) -> Redis:
+def shared_store(settings: StateSettings, address: Address) -> Store:
+    """The data at an address, over connections of its own."""
+    if address.is_cluster:
+        from gateway.state.cluster import ClusterStore
+
+        return ClusterStore(address, _tls(settings))
+    from gateway.state.server_store import ServerStore
+
+    return ServerStore(redis_client(settings, address))
+
+
+def redis_client(settings: StateSettings, address: Address) -> Client:
     """A client for the servers at an address."""
-    from gateway.state.connections import Tls, connect
+    from gateway.state.connections import connect
 
-    files = settings.tls or TlsSettings()
     password = settings.sentinel_password
     return connect(
         address,
-        tls=Tls(ca=files.ca, cert=files.cert, key=files.key),
+        tls=_tls(settings),
         sentinel_password=None if password is None else password.get_secret_value(),
     )
+
+
+async def look_at_redis(settings: StateSettings, address: Address) -> Findings:
+    """Finds out what an operator should know of the servers at an address."""
+    if address.is_cluster:
+        from gateway.state.cluster_inspection import inspect_cluster
+
+        return await inspect_cluster(address, _tls(settings))
+    from gateway.state.inspection import inspect
+
+    async with redis_client(settings, address) as redis:
+        return await inspect(redis)
+
+
+def _tls(settings: StateSettings) -> Tls:
+    from gateway.state.connections import Tls
+
+    files = settings.tls or TlsSettings()
+    return Tls(ca=files.ca, cert=files.cert, key=files.key)
 
 
 def unfinished_here(state: State) -> int:
@@ -252,7 +285,7 @@ def rate_limits(config: Config) -> RateLimits:
     from gateway.ratelimit.redis import RedisBuckets
 
     digester = Digester([key.get_secret_value() for key in settings.keys], "rate limits")
-    buckets = RedisBuckets(redis_client(settings, settings.address), digester)
+    buckets = RedisBuckets(shared_store(settings, settings.address), digester)
     return RateLimits(rules, here, buckets, on_failure=config.limits_on_failure)
 
 
@@ -261,12 +294,14 @@ def rate_limit_rules(config: Config) -> Sequence[Rule]:
 
 
 def _rule(entry: RateLimitSettings) -> Rule:
+    window = entry.rate.window
     return Rule(
         name=entry.name,
         parts=entry.key,
-        count=entry.rate.count,
-        per_s=entry.rate.per_s,
+        count=1 if window else entry.rate.count,
+        per_s=CALENDAR_STEP_S if window else entry.rate.per_s,
         burst=entry.at_once,
+        window=window,
         operations=frozenset(entry.operations),
         tools=entry.tools,
         backends=frozenset(entry.backends),

@@ -37,11 +37,7 @@ def readings(
     yield Reading(families.BODY_MEMORY, (), float(memory.held))
     yield Reading(families.BODY_MEMORY_LIMIT, (), float(memory.limit_bytes))
     yield Reading(families.LISTENERS, (), float(listeners))
-    yield Reading(families.STATE_UP, (), float(state.is_up))
-    if (room := state.room) is not None:
-        yield Reading(families.STATE_BYTES, (), float(room.used_bytes))
-        if room.max_bytes is not None:
-            yield Reading(families.STATE_MAX_BYTES, (), float(room.max_bytes))
+    yield from _state_readings(state)
     for name, issuer in issuers.items():
         yield Reading(families.ISSUER_UP, (name,), float(issuer.up))
         if issuer.age_s is not None:
@@ -63,6 +59,16 @@ def readings(
         yield Reading(families.TOOLS_SHUT, (name,), float(admitted.tools_shut))
         for replica in admitted.replicas:
             yield Reading(families.REPLICA_UP, (name, replica.name), float(replica.breaker.state == "closed"))
+
+
+def _state_readings(state: State) -> Iterator[Reading]:
+    yield Reading(families.STATE_UP, (), float(state.is_up))
+    if state.partitions > 1:
+        yield Reading(families.STATE_AWAY, (), float(state.partitions_away))
+    if (room := state.room) is not None:
+        yield Reading(families.STATE_BYTES, (), float(room.used_bytes))
+        if room.max_bytes is not None:
+            yield Reading(families.STATE_MAX_BYTES, (), float(room.max_bytes))
 
 
 def details(setup: Setup, state: State, issuers: Mapping[str, IssuerStatus]) -> JsonObject:

@@ -1,4 +1,7 @@
-"""Holds work that needs the state while that is away: in memory, bounded, done in order once the state is back."""
+"""Holds work that needs the state while that is away: in memory, bounded, done once the state is back.
+
+Work for one call is done in order. Work for calls in a part of the state that is still away holds up no other.
+"""
 
 from __future__ import annotations
 
@@ -23,34 +26,32 @@ Work = Callable[[], Awaitable[object]]
 
 
 class Held(NamedTuple):
-    """Work for the call of that key."""
-
-    key: str
     size_bytes: int
     work: Work
 
 
 class Backlog:
-    """Does work in order while `is_up`. Work that raises StateUnavailable is tried again.
+    """Does work as soon as the state `is_up` for its key. Work that raises StateUnavailable is tried again.
 
     Its length is the number of pieces still to be done; `lost` counts those that never will be.
     """
 
-    def __init__(self, is_up: Callable[[], bool]) -> None:
+    def __init__(self, is_up: Callable[[str], bool]) -> None:
         self._is_up = is_up
         self.lost = 0
-        self._held: deque[Held] = deque()
-        self._bytes = 0
+        self._held: dict[str, deque[Held]] = {}  # by the key of their call
+        self._count = self._bytes = 0
         self._task: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
-        return len(self._held)
+        return self._count
 
     def hold(self, key: str, size_bytes: int, work: Work) -> bool:
         """Takes work that holds `size_bytes` of memory; False if there is no room for it."""
-        if self._bytes + size_bytes > MAX_BYTES or len(self._held) >= MAX_COUNT:
+        if self._bytes + size_bytes > MAX_BYTES or self._count >= MAX_COUNT:
             return False
-        self._held.append(Held(key, size_bytes, work))
+        self._held.setdefault(key, deque()).append(Held(size_bytes, work))
+        self._count += 1
         self._bytes += size_bytes
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._do())
@@ -58,27 +59,36 @@ class Backlog:
 
     async def _do(self) -> None:
         while self._held:
-            while not self._is_up():  # noqa: ASYNC110 - there is no event for it
-                await asyncio.sleep(LOOK_S)
-            held = self._held[0]  # stays in the queue, and so is lost at the end, until it is done
+            for key in [key for key in self._held if self._is_up(key)]:
+                with contextlib.suppress(StateUnavailable):  # away again, perhaps before `is_up` has changed
+                    await self._do_all(key)
+            if self._held:
+                await asyncio.sleep(LOOK_S)  # there is no event for it
+
+    async def _do_all(self, key: str) -> None:
+        """Does the work for one call. Raises StateUnavailable."""
+        while key in self._held:
+            held = self._held[key][0]  # stays in the queue, and so is lost at the end, until it is done
             try:
                 await held.work()
             except StateUnavailable:
-                await asyncio.sleep(LOOK_S)  # away again, perhaps before `is_up` has changed
-                continue
+                raise
             except Exception:  # one piece of work must not cost the others
-                log.exception("work that waited for the state failed", extra={"calls": [CALL_ID_PREFIX + held.key]})
+                log.exception("work that waited for the state failed", extra={"calls": [CALL_ID_PREFIX + key]})
                 self.lost += 1
-            self._held.popleft()
+            self._held[key].popleft()
+            if not self._held[key]:
+                del self._held[key]
+            self._count -= 1
             self._bytes -= held.size_bytes
 
     async def aclose(self) -> None:
         """Drops what is still held, and logs which calls are concerned."""
         if self._task is not None and not self._task.done():
-            calls = dict.fromkeys(CALL_ID_PREFIX + held.key for held in self._held)
-            extra = {"count": len(self._held), "calls": list(islice(calls, MAX_NAMED))}
+            calls = [CALL_ID_PREFIX + key for key in islice(self._held, MAX_NAMED)]
+            extra = {"count": self._count, "calls": calls}
             log.warning("results that waited for the state are lost", extra=extra)
-            self.lost += len(self._held)
+            self.lost += self._count
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task

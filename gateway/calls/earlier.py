@@ -99,7 +99,9 @@ class EarlierCalls:
         if not (call_id.isascii() and call_id.isprintable()):
             return None
         own = self._names.keys_of_id(caller.principal, call_id, caller.user_id)
-        ours = (call_id.removeprefix(PREFIX),) if call_id.startswith(PREFIX) else ()
+        ours = (
+            (call_id.removeprefix(PREFIX),) if call_id.startswith(PREFIX + self._names.mark(caller.principal)) else ()
+        )
         owners, gone = self._names.owners(caller.principal), []
         for key in (*ours, *own):
             try:

@@ -12,6 +12,7 @@ import msgspec
 
 from gateway.model import ONCE, CallContext, ToolCall
 from gateway.state.sealing import Digester, hashed, hashers
+from gateway.state.store import MARKS, partition_of
 
 MAX_PRINCIPALS = 4096  # remembered with their digests, some 500 bytes each
 RANDOM_BYTES = 16
@@ -35,12 +36,14 @@ class CallNames:
     """Makes the digests. The first of a tuple is made with the operator's current key, the others with older keys.
 
     `alone`: no other process ever sees a fingerprint. Then it is Python's own hash of the content, which is keyed for
-    this process (SipHash).
+    this process (SipHash). `partitions`: of the state. With several, all keys of a principal begin with the mark of its
+    partition, and who knows a key knows where the call is.
     """
 
-    def __init__(self, digester: Digester, *, alone: bool = False) -> None:
+    def __init__(self, digester: Digester, *, alone: bool = False, partitions: int = 1) -> None:
         self._digester = digester
         self._alone = alone
+        self._partitions = partitions
         calls = hashers(digester.digests("call"), PURPOSE, KEY_BYTES)
         contents = hashers(digester.digests("content"), PURPOSE, PRINT_BYTES)
         self._call, self._content = calls[0], contents[0]
@@ -49,18 +52,24 @@ class CallNames:
         self._known = lru_cache(maxsize=MAX_PRINCIPALS)(self._principal)
         self._users = lru_cache(maxsize=MAX_PRINCIPALS)(partial(digester.digests, "user"))
 
-    def _principal(self, principal: str) -> tuple[tuple[str, ...], bytes]:
-        """A principal's digests as the owner of a quota, and the prefix of what is digested for its calls."""
+    def _principal(self, principal: str) -> tuple[tuple[str, ...], bytes, str]:
+        """A principal's digests as the owner of a quota, the prefix of what is digested for its calls, and its mark."""
+        mark = "" if self._partitions == 1 else MARKS[partition_of(principal, self._partitions)]
         # Neither principals nor call ids nor JSON contain control characters, so joining by them is unambiguous.
-        return self._digester.digests("principal", principal), principal.encode("utf-8", "surrogatepass") + b"\n"
+        prefix = principal.encode("utf-8", "surrogatepass") + b"\n"
+        return self._digester.digests("principal", principal), prefix, mark
 
     def owners(self, principal: str) -> tuple[str, ...]:
         """A principal's digests as the owner of a quota."""
         return self._known(principal)[0]
 
+    def mark(self, principal: str) -> str:
+        """What all keys of a principal begin with."""
+        return self._known(principal)[2]
+
     def keyed(self, principal: str, call: ToolCall) -> Names:
         """The names of a call with an id. Its content is the tool as requested and the arguments."""
-        owners, name = self._known(principal)
+        owners, name, mark = self._known(principal)
         call_id, context, ref = call.call_id, call.context, call.ref
         assert call_id is not None
         name += call_id.encode()
@@ -71,13 +80,14 @@ class CallNames:
         except OverflowError:  # MessagePack has no integers beyond 64 bits
             content = _encode((ref.tool, ref.version, call.arguments))
         if self._alone:  # no call is older than the process and its keys
-            return owners[0], hashed(self._call, name), str(hash(content)), ()
-        older = tuple([(hashed(one, name), hashed(other, content)) for one, other in self._older])
-        return owners[0], hashed(self._call, name), hashed(self._content, content), older
+            return owners[0], mark + hashed(self._call, name), str(hash(content)), ()
+        older = tuple([(mark + hashed(one, name), hashed(other, content)) for one, other in self._older])
+        return owners[0], mark + hashed(self._call, name), hashed(self._content, content), older
 
     def unkeyed(self, principal: str, call: ToolCall) -> Names:
         """The names of a call without an id: a random key, and its question as the fingerprint."""
-        return self.owners(principal)[0], secrets.token_urlsafe(RANDOM_BYTES), self.question(principal, call), ()
+        owners, _, mark = self._known(principal)
+        return owners[0], mark + secrets.token_urlsafe(RANDOM_BYTES), self.question(principal, call), ()
 
     def of_request(self, principal: str, request_key: str, call: ToolCall) -> Names:
         """The names of a call that its request identifies. The fingerprint includes the user that it is for."""
@@ -88,8 +98,7 @@ class CallNames:
 
     def keys_of_request(self, principal: str, request_key: str) -> tuple[str, ...]:
         """The keys of the call that a request began; never those of a call with an id, which has no tabs."""
-        name = self._known(principal)[1] + b"\t" + request_key.encode()
-        return tuple([hashed(hasher, name) for hasher in (self._call, *(call for call, _ in self._older))])
+        return self._keys(principal, b"\t" + request_key.encode())
 
     def question(self, principal: str, call: ToolCall) -> str:
         """The digest of principal, tool, arguments and user, made with the current key only."""
@@ -99,10 +108,12 @@ class CallNames:
 
     def keys_of_id(self, principal: str, call_id: str, user_id: str | None = None) -> tuple[str, ...]:
         """The keys of a call with this id for a user or, with None, for no particular user."""
-        name = self._known(principal)[1] + call_id.encode()
-        if user_id is not None:
-            name += _for((USER, user_id))
-        return tuple([hashed(hasher, name) for hasher in (self._call, *(call for call, _ in self._older))])
+        return self._keys(principal, call_id.encode() + (b"" if user_id is None else _for((USER, user_id))))
+
+    def _keys(self, principal: str, name: bytes) -> tuple[str, ...]:
+        _, prefix, mark = self._known(principal)
+        hashers = (self._call, *(call for call, _ in self._older))
+        return tuple([mark + hashed(hasher, prefix + name) for hasher in hashers])
 
     def users(self, principal: str, user_id: str) -> tuple[str, ...]:
         """The digests of the user whom a caller's credential names."""

@@ -108,12 +108,14 @@ class _Adoption:
         """Resumes some calls whose backend is here by now; returns whether there are more.
 
         Without any, some of the stranded calls are looked at, and dropped if they are over.
-
-        Raises StateUnavailable.
         """
         ready = [key for key, name in self._stranded.items() if name in self._backends]
         for key in ready[:AT_ONCE] or list(islice(self._stranded, AT_ONCE)):
-            record = await self._state.get(key)
+            try:
+                record = await self._state.get(key)
+            except StateUnavailable:
+                self._stranded.move_to_end(key)  # others may be in a part of the state that is there
+                continue
             del self._stranded[key]
             if record is None or record.state.is_over or record.replica != self._state.replica or not record.note:
                 continue

@@ -59,7 +59,7 @@ class OutcomeRecorder:
         self.ended = ended
         self._large: dict[str, bytes] = {}  # packed: as objects they may weigh twenty times as much
         self._large_bytes = 0
-        self.backlog = Backlog(lambda: state.is_up)
+        self.backlog = Backlog(state.is_up_for)
 
     async def settle(self, key: str, result: ToolResult, run: Run | None = None, *, can_wait: bool = True) -> bool:
         """Ends a call; False if it has ended already, or is not known.

@@ -74,7 +74,7 @@ class Calls:
         alone: bool = False,
     ) -> None:
         self._state = state
-        self._names = CallNames(digester, alone=alone)
+        self._names = CallNames(digester, alone=alone, partitions=state.partitions)
         self._backends = backends
         self._outcomes = outcomes
         self._executor = Executor(state, outcomes, backends=backends, callback_url=callback_url)

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from gateway.cli import configuration
-from gateway.cli.configuration import warnings
 from gateway.cli.output import (
     FAILED,
     OK,
@@ -28,6 +27,7 @@ from gateway.logs import output
 from gateway.model import JsonObject
 from gateway.server import main_loop
 from gateway.settings import Config
+from gateway.settings.cautions import warnings
 
 DESCRIPTION = "Reports everything that is wrong with a configuration. Exit code: 0 good, 1 something is down, 2 bad."
 

@@ -20,6 +20,7 @@ from gateway.logs import output as logs
 from gateway.model import JsonObject
 from gateway.server import main_loop
 from gateway.settings import Config
+from gateway.settings.cautions import warnings
 
 DESCRIPTION = (
     "Finds out which protocol a tool server speaks and which tools it has, writes a configuration for it, and checks "
@@ -207,7 +208,7 @@ def _check_live(config: Config) -> tuple[list[str], bool]:
     from gateway.cli.inspection import inspect
 
     found: JsonObject = main_loop(inspect(config))
-    problems = [*configuration.warnings(config), *(remark.text for remark in remarks_on(found))]
+    problems = [*warnings(config), *(remark.text for remark in remarks_on(found))]
     return problems, all(one["up"] for one in (*found["backends"].values(), *found["issuers"].values()))
 
 

@@ -69,11 +69,7 @@ async def _look_at_state(config: Config) -> JsonObject:
     address = None if config.state is None else config.state.address
     if config.state is None or address is None:
         return {"kept_in": "memory", "up": True, "cause": None, "version": None, "warnings": []}
-    # The library for Redis takes as long as all that only checks a file.
-    from gateway.state.inspection import inspect
-
-    async with parts.redis_client(config.state, address) as redis:
-        found = await inspect(redis)
+    found = await parts.look_at_redis(config.state, address)
     return {
         "kept_in": repr(address),
         "up": found.cause is None,

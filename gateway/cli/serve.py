@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 
 from gateway import __version__
 from gateway.cli import configuration
-from gateway.cli.configuration import dangers
 from gateway.cli.output import FAILED, OK, CommandError
 from gateway.logs import output
 from gateway.processes.reload import Reloader
@@ -22,6 +21,7 @@ from gateway.processes.serving import Serving
 from gateway.processes.supervisor import Supervisor
 from gateway.server import Addresses, ListenError, ServerError, main_loop
 from gateway.settings import Config
+from gateway.settings.cautions import dangers
 
 DESCRIPTION = "Runs the gateway until SIGTERM or Ctrl-C; running calls may finish then. On SIGHUP it reads FILE again."
 

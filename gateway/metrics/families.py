@@ -137,7 +137,14 @@ ISSUER_AGE = Family(
 STATE_LOSSES = Family(
     "toolgate_state_losses_total", "Times that Redis was found without the calls that were stored there."
 )
-STATE_UP = Family("toolgate_state_up", "Whether calls can be stored.", (), "gauge", merge="min")
+STATE_UP = Family("toolgate_state_up", "Whether calls of all callers can be stored.", (), "gauge", merge="min")
+STATE_AWAY = Family(
+    "toolgate_state_partitions_away",
+    "Of the 64 partitions of a Redis Cluster, those that cannot be reached.",
+    (),
+    "gauge",
+    merge="max",
+)
 BODY_MEMORY = Family(
     "toolgate_body_memory_bytes",
     "Memory that bodies and answers hold, in the process that holds most.",

@@ -1,26 +1,31 @@
-"""Buckets in Redis, the same for every replica, which all go by the clock of that server.
+"""Buckets in Redis, the same for every replica, which all go by the clocks of its servers.
 
 All that is asked in one turn of the event loop travels as one script call: asked alone a take costs some 70 us of
 processor time, among 32 of one turn 6 us.
+
+In a Redis Cluster a bucket is in the partition of its caller, else of its address, tool or route. A request whose
+buckets are in several takes from all of them at once. If one refuses, or cannot be asked, the others get back what was
+taken: a limit never lets more through, and for the moment of a round trip it may let through one less.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
 import msgspec
-from redis.asyncio import Redis
+from msgspec import Struct
 
 from gateway.backoff import Backoff
 from gateway.ratelimit.outcome import Outcome, refusing
 from gateway.ratelimit.rules import Identity, Parts, Plan, Rule
 from gateway.state.port import StateUnavailable
-from gateway.state.script_client import ScriptClient
 from gateway.state.sealing import Digester
+from gateway.state.store import Reply, Scripts, Store, partition_of
 
 log = logging.getLogger("gateway.ratelimit")
 
@@ -30,70 +35,152 @@ MAX_NAMES = 8192  # digests remembered, 1.5 MB: one costs 4 us, and most callers
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0  # pauses between two attempts to reach a Redis that is away
 NS_PER_US = 1000
 PROBE = Plan((Rule(name="probe", parts=("ip",), count=1_000_000, per_s=1, burst=1),))
-PROBE_KEY = b"toolgate:{limits}:probe"
+
+Place = tuple[int, tuple[bytes, ...]]  # of a bucket: the number of its partition, and its keys
+
+
+class Share(Struct):
+    """The rules of a plan, by their `indexes`, whose buckets are in one partition."""
+
+    scripts: Scripts
+    indexes: list[int]
+    rules: list[msgspec.Raw]
+    keys: list[bytes]
 
 
 class RedisBuckets:
-    """Takes from buckets, all or nothing. It closes the client, which should be for nothing else."""
+    """Takes from buckets, all or nothing. It closes the store, which should be for nothing else."""
 
-    def __init__(self, redis: Redis, digester: Digester) -> None:
+    def __init__(self, store: Store, digester: Digester) -> None:
         self._digester = digester
-        self._redis = redis
-        self._scripts = ScriptClient(redis, SCRIPT, self._lost, max_batch=MAX_BATCH)
-        self._scripts.is_up = True  # until the first request finds out
+        self._store = store
+        self._prefixes = [f"{prefix}{{limits}}:" for prefix in store.prefixes]
+        self._scripts = [self._open(number) for number in range(len(self._prefixes))]
+        self._away: set[int] = set()  # partitions
         self._recovery: asyncio.Task[None] | None = None
-        self._name = lru_cache(maxsize=MAX_NAMES)(self._make_name)
+        self._older = len(digester.digests()) - 1  # keys of the operator besides the first
+        self._place = lru_cache(maxsize=MAX_NAMES)(self._find_place)
+
+    def _open(self, number: int) -> Scripts:
+        scripts = self._store.scripts(number, SCRIPT, lambda reason: self._lost(number, reason), max_batch=MAX_BATCH)
+        scripts.is_up = True  # until the first request finds out
+        return scripts
 
     @property
     def is_up(self) -> bool:
         """Whether Redis answers, as far as is known."""
-        return self._scripts.is_up
+        return not self._away
 
     async def take(self, plan: Plan, parts: Parts) -> Outcome:
         """Takes one from every bucket of the plan, or none from any.
 
         Raises StateUnavailable: then it may be taken all the same.
         """
-        keys = [self._name(rule, rule.identity(parts)) for rule in plan.rules]
-        return outcome(plan, await self._scripts.ask(encode(plan), keys=keys))
+        places = [self._place(rule, rule.identity(parts)) for rule in plan.rules]
+        if len({number for number, _ in places}) > 1:
+            return await self._take_apart(plan, places)
+        keys = [key for _, some in places for key in some]
+        return outcome(plan, await self._scripts[places[0][0]].ask(encode(plan, self._older), keys=keys))
+
+    async def _take_apart(self, plan: Plan, places: Sequence[Place]) -> Outcome:
+        """Takes from buckets in several partitions."""
+        shares = self._divide(plan, places)
+        if not all(share.scripts.is_up for share in shares):
+            raise StateUnavailable("a part of the state cannot be reached")
+        replies = await asyncio.gather(*map(_ask, shares), return_exceptions=True)
+        answered = [(share, reply) for share, reply in zip(shares, replies, strict=True) if isinstance(reply, list)]
+        taken = [(share, reply) for share, reply in answered if reply[0]]
+        debts = [0] * len(places)
+        for share, reply in answered:
+            for index, one, other in zip(share.indexes, reply[1::2], reply[2::2], strict=True):
+                debts[index] = _debt(plan.rules[index], one, other)
+        if len(taken) == len(shares):
+            return Outcome(plan, tuple(debts))
+        for share, reply in taken:
+            _give_back(share, reply)
+            for index, one, other in zip(share.indexes, reply[1::2], reply[2::2], strict=True):
+                debts[index] = _debt_before(plan.rules[index], one, other)
+        for failure in replies:
+            if isinstance(failure, BaseException):
+                raise failure
+        return Outcome(plan, tuple(debts), refusing(plan, tuple(debts)))
+
+    def _divide(self, plan: Plan, places: Sequence[Place]) -> list[Share]:
+        shares: dict[int, Share] = {}
+        for index, (number, keys) in enumerate(places):
+            share = shares.get(number) or shares.setdefault(number, Share(self._scripts[number], [], [], []))
+            share.indexes.append(index)
+            share.rules.append(encode_rule(plan.rules[index], self._older))
+            share.keys.extend(keys)
+        return list(shares.values())
 
     async def aclose(self) -> None:
-        """Fails all requests that have no answer yet, and closes the client."""
+        """Fails all requests that have no answer yet, and closes the store."""
         if self._recovery is not None:
             self._recovery.cancel()
             await asyncio.gather(self._recovery, return_exceptions=True)
-        await self._scripts.aclose()
-        await self._redis.aclose()
+        for scripts in self._scripts:
+            await scripts.aclose()
+        await self._store.aclose()
 
-    def _lost(self, reason: str) -> None:
-        log.warning("rate limits cannot be shared: Redis is away", extra={"reason": reason})
-        self._recovery = asyncio.create_task(self._recover())
+    def _lost(self, number: int, reason: str) -> None:
+        if not self._away:
+            log.warning("rate limits cannot be shared: Redis is away", extra={"reason": reason})
+        self._away.add(number)
+        if self._recovery is None or self._recovery.done():
+            self._recovery = asyncio.create_task(self._recover())
 
     async def _recover(self) -> None:
-        """Tries the script itself: a Redis that answers but cannot be written to is as good as away."""
         backoff = Backoff(FIRST_RETRY_S, LAST_RETRY_S)
-        while not self.is_up:
+        while self._away:
             await asyncio.sleep(backoff.next_s())
-            with suppress(StateUnavailable):
-                await self._scripts.ask(encode(PROBE), keys=[PROBE_KEY], probing=True)
-                self._scripts.is_up = True
+            await asyncio.gather(*map(self._probe, tuple(self._away)))
         log.info("rate limits are shared through Redis again")
 
-    def _make_name(self, rule: Rule, identity: Identity) -> bytes:
-        """The key of a bucket, which does not reveal whose it is.
+    async def _probe(self, number: int) -> None:
+        """Tries the script itself: a Redis that answers but cannot be written to is as good as away."""
+        with suppress(StateUnavailable):
+            key = f"{self._prefixes[number]}probe".encode()
+            await self._scripts[number].ask(encode(PROBE), keys=[key], probing=True)
+            self._scripts[number].is_up = True
+            self._away.discard(number)
 
-        In a Redis Cluster all of them lie in one slot, because one atomic take needs several, of which no two are of
-        the same caller, address or tool.
+    def _find_place(self, rule: Rule, identity: Identity) -> Place:
+        """Where a bucket is. Its key does not reveal whose it is.
+
+        Of one with a window there are also the keys under the operator's older keys: a month's count outlasts their
+        change.
         """
         texts = identity if isinstance(identity, tuple) else (identity,)
-        return f"toolgate:{{limits}}:{rule.name}:{self._digester.digest(rule.name, *texts)}".encode()
+        number = partition_of(texts[0], len(self._prefixes))
+        digests = self._digester.digests(rule.name, *texts)
+        used = digests[:1] if rule.window is None else digests
+        return number, tuple([f"{self._prefixes[number]}{rule.name}:{digest}".encode() for digest in used])
+
+
+async def _ask(share: Share) -> Reply:
+    return await share.scripts.ask(share.rules, keys=share.keys)
+
+
+def _give_back(share: Share, reply: Reply) -> None:
+    """Has what was taken put back. Nobody waits for it: if it fails, the limit has let one less through."""
+    with suppress(StateUnavailable):
+        given = share.scripts.ask(share.rules, reply[2::2], keys=share.keys)
+        given.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 @lru_cache(maxsize=1024)
-def encode(plan: Plan) -> msgspec.Raw:
-    """The rules of a plan as the script takes them: with their times in microseconds and parts of 1/`count` of one."""
-    rules = [(*_split(rule.step, rule), rule.count, *_split(rule.depth, rule)) for rule in plan.rules]
-    return msgspec.Raw(msgspec.msgpack.encode(rules))
+def encode(plan: Plan, older: int = 0) -> msgspec.Raw:
+    """The rules of a plan as the script takes them; `older` keys follow that of a bucket with a window."""
+    return msgspec.Raw(msgspec.msgpack.encode([encode_rule(rule, older) for rule in plan.rules]))
+
+
+@lru_cache(maxsize=1024)
+def encode_rule(rule: Rule, older: int = 0) -> msgspec.Raw:
+    """A rule as the script takes it: with its times in microseconds and parts of 1/`count` of one."""
+    if rule.window is not None:
+        return msgspec.Raw(msgspec.msgpack.encode((rule.window, rule.burst, older)))
+    return msgspec.Raw(msgspec.msgpack.encode((*_split(rule.step, rule), rule.count, *_split(rule.depth, rule))))
 
 
 def _split(ticks: int, rule: Rule) -> tuple[int, int]:
@@ -101,7 +188,20 @@ def _split(ticks: int, rule: Rule) -> tuple[int, int]:
 
 
 def outcome(plan: Plan, reply: list[int]) -> Outcome:
-    """Reads a reply of the script: 1 or 0, then microseconds and parts for each rule."""
-    pairs = zip(reply[1::2], reply[2::2], plan.rules, strict=True)
-    debts = tuple([(lacks_us * rule.count + parts) * NS_PER_US for lacks_us, parts, rule in pairs])
+    """Reads a reply of the script: 1 or 0, then two numbers for each rule."""
+    debts = tuple([_debt(*numbers) for numbers in zip(plan.rules, reply[1::2], reply[2::2], strict=True)])
     return Outcome(plan, debts) if reply[0] else Outcome(plan, debts, refusing(plan, debts))
+
+
+def _debt(rule: Rule, one: int, other: int) -> int:
+    """From microseconds and parts, or from the requests in a window and what is left of it."""
+    if rule.window is None:
+        return (one * rule.count + other) * NS_PER_US
+    return rule.debt_of(one, other * NS_PER_US)
+
+
+def _debt_before(rule: Rule, one: int, other: int) -> int:
+    """What the debt was before one was taken."""
+    if rule.window is None:
+        return _debt(rule, one, other) - rule.step
+    return rule.debt_of(one - 1, other * NS_PER_US)

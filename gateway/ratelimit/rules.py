@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Literal, TypeAlias
 
 from gateway.ports import Target
+from gateway.ratelimit.calendar import LENGTHS_S, LONGEST_S, Window
 
 Operation = Literal["call", "list", "poll", "listen", "failed_verification"]
 Part = Literal["caller", "ip", "tool", "route"]
@@ -20,6 +21,7 @@ Parts: TypeAlias = tuple[str, str, str, str]
 ORDER: tuple[Part, ...] = ("caller", "ip", "tool", "route")  # of the texts in `Parts`
 MAX_PLANS = 10_000  # remembered by operation and tool
 NS_PER_S = 1_000_000_000
+CALENDAR_STEP_S = LONGEST_S + 86_400  # more than is ever left of a window, also for a clock that has gone back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -28,6 +30,10 @@ class Rule:
 
     `tools` are globs as routes have them; with these or with `backends` a rule is for such calls only. Time is counted
     in ticks of 1/`count` nanoseconds, in which the time between two requests is a whole number: nothing is rounded.
+
+    With a `window` it is `burst` requests in each calendar day or month, all of which come back at its end; `count` is
+    1 and `per_s` CALENDAR_STEP_S. The debt of a bucket is one `step` for each request but the first, and the ticks to
+    the end for that. So for all rules `debt % step` is the time until there is one more.
     """
 
     name: str
@@ -38,6 +44,7 @@ class Rule:
     operations: frozenset[Operation] = frozenset({"call", "list"})
     tools: tuple[str, ...] = ()
     backends: frozenset[str] = frozenset()
+    window: Window | None = None
     step: int = field(init=False)  # ticks that one request costs
     depth: int = field(init=False)  # ticks that an empty bucket takes to fill
     ticks_per_s: int = field(init=False)
@@ -57,6 +64,10 @@ class Rule:
         put(self, "is_brisk", self.step <= self.ticks_per_s)
         put(self, "item", (b'"%s";r=%%d;t=1' if self.is_brisk else b'"%s";r=%%d;t=%%d') % self.label)
         put(self, "identity", itemgetter(*(ORDER.index(part) for part in ORDER if part in self.parts)))
+
+    def debt_of(self, used: int, left: int) -> int:
+        """The debt in a calendar window of which so many ticks are left. A limit may be less than what is used."""
+        return (min(used, self.burst) - 1) * self.step + left if used else 0
 
     def is_like(self, other: Rule) -> bool:
         """Whether both are configured alike; they are different rules all the same."""
@@ -84,23 +95,25 @@ def _matches(glob: str, target: Target) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Plan:
-    """The rules one request meets, and the header that describes them."""
+    """The rules one request meets, and the header that describes them. `is_one_rate`: a single rule, by no calendar."""
 
     rules: tuple[Rule, ...]
     policy: tuple[bytes, bytes] = field(init=False)
+    is_one_rate: bool = field(init=False)
 
     def __post_init__(self) -> None:
         items = b", ".join(_policy(rule) for rule in self.rules)
         object.__setattr__(self, "policy", (b"ratelimit-policy", items))
+        object.__setattr__(self, "is_one_rate", len(self.rules) == 1 and self.rules[0].window is None)
 
 
 def _policy(rule: Rule) -> bytes:
     """A rule as draft-ietf-httpapi-ratelimit-headers-10, section 3, describes it.
 
     The quota is the burst, as `r` of section 4 may be as much, and the window the time in which all of it comes back:
-    whole seconds, rounded up, so that it never promises more than the rule.
+    whole seconds, rounded up, so that it never promises more than the rule. Of a month it is that of the longest.
     """
-    window_s = -(-rule.depth // rule.ticks_per_s)
+    window_s = -(-rule.depth // rule.ticks_per_s) if rule.window is None else LENGTHS_S[rule.window]
     return b'"%s";q=%d;w=%d' % (rule.label, rule.burst, window_s)
 
 

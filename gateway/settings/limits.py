@@ -16,13 +16,15 @@ from gateway.settings.substitution import UnfitError
 from gateway.settings.values import BackendName, Choice, Integer, Text
 from gateway.suggestions import suggestion
 
+Window = Literal["day", "month"]
 LimitPart = Literal["caller", "ip", "tool", "route"]
 OnFailure = Literal["local", "refuse", "allow"]
 LimitOperation = Literal["call", "list", "poll", "failed_verification"]
 
 PARTS: tuple[LimitPart, ...] = get_args(LimitPart)
 WILD = re.compile(r"[*?]")  # in a pattern of tools
-UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400, "day": 86400, "month": 28 * 86400}
+WINDOWS: dict[str, Window] = {"day": "day", "month": "month"}
 FASTEST = 1_000_000  # a second: the clock of Redis counts microseconds
 LONGEST_REFILL_S = 30 * 86400  # so that the state of a caller that has gone away expires
 MAX_BURST = 1_000_000
@@ -38,19 +40,24 @@ NAME = Text(
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many requests in so many seconds."""
+    """So many requests in so many seconds on average, or in each day or month of the calendar."""
 
     count: int
     per_s: int
+    window: Window | None = None
 
     @classmethod
     def parse(cls, text: str) -> Rate:
-        """Reads `50/s`. Raises UnfitError."""
+        """Reads `50/s` or `10000/day`. Raises UnfitError."""
         count, unit = text.split("/")
-        rate = cls(int(count), UNITS_S[unit])
+        rate = cls(int(count), UNITS_S[unit], WINDOWS.get(unit))
         if not 1 <= rate.count <= FASTEST * rate.per_s:
             raise UnfitError(f"must be a rate from 1/{unit} to {FASTEST}/s")
         return rate
+
+    def __str__(self) -> str:
+        units = {each_s: unit for unit, each_s in UNITS_S.items() if unit not in WINDOWS}
+        return f"{self.count}/{self.window or units.get(self.per_s, f'{self.per_s}s')}"
 
 
 def parse_limit_key(text: str) -> tuple[LimitPart, ...]:
@@ -66,10 +73,11 @@ def parse_limit_key(text: str) -> tuple[LimitPart, ...]:
 
 
 RATE = Text(
-    r"[0-9]{1,12}/(s|m|h|d)",
-    "must be a rate such as 50/s, 30/m, 1000/h or 5000/d",
+    r"[0-9]{1,12}/(s|m|h|d|day|month)",
+    "must be a rate such as 50/s, 30/m, 1000/h or 5000/d, or a number for each day or month of the calendar, such as "
+    "10000/day or 300000/month",
     Rate.parse,
-    title="rate, such as `50/s`",
+    title="rate, such as `50/s` or `10000/day`",
     if_missing=Rate(1, 1),
 )
 LIMIT_KEY = Text(
@@ -108,10 +116,12 @@ class RateLimitSettings(Section):
         ..., "What has a count of its own: each caller, each IP address, each tool, each route, or each combination."
     )
     rate: Annotated[Rate, RATE] = setting(
-        ..., "The number of requests on average, such as 50/s, 30/m, 1000/h or 5000/d."
+        ...,
+        "The number of requests on average, such as 50/s, 30/m, 1000/h or 5000/d, or for each day or month of the "
+        "calendar in UTC: 10000/day, 300000/month.",
     )
     burst: Annotated[int, Integer(1, MAX_BURST)] | None = setting(
-        None, "The number of requests at once. By default, the number in `rate`."
+        None, "The number of requests at once. By default, the number in `rate`; always with /day and /month."
     )
     operations: Annotated[tuple[Choice[LimitOperation], ...], Items(at_least=1)] = setting(
         ["call", "list"],
@@ -123,10 +133,20 @@ class RateLimitSettings(Section):
     @property
     def at_once(self) -> int:
         """The burst, whether written or not."""
+        if self.rate.window is not None:
+            return self.rate.count
         return min(self.rate.count, MAX_BURST) if self.burst is None else self.burst
 
+    @property
+    def is_local(self) -> bool:
+        """Whether each process counts by itself: it counts before anything but the address is known."""
+        return self.key == ("ip",) and not (self.tools or self.backends)
+
     def problems(self) -> Iterator[tuple[str, str]]:
-        if self.at_once * self.rate.per_s > LONGEST_REFILL_S * self.rate.count:
+        if self.rate.window is not None:
+            if self.burst is not None:
+                yield "burst", f"has no effect with /{self.rate.window}, all of whose requests may come at once"
+        elif self.at_once * self.rate.per_s > LONGEST_REFILL_S * self.rate.count:
             yield "burst", "takes more than 30 days to come back at this rate"
         if self.name in ALWAYS_THERE:
             yield "name", "is that of a built-in limit"

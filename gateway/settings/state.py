@@ -16,8 +16,9 @@ from gateway.state.address import Address
 
 VARIABLE = re.compile(r"\$\{[^}]*\}")
 EXAMPLES = (
-    "must be a URL such as redis://localhost:6379/0, rediss://user:password@host:6380/0 or "
-    "redis+sentinel://one:26379,two:26379/service/0; in a password, / is %2F, @ is %40 and % is %25"
+    "must be a URL such as redis://localhost:6379/0, rediss://user:password@host:6380/0, "
+    "redis+sentinel://one:26379,two:26379/service/0 or redis+cluster://one:6379,two:6379; "
+    "in a password, / is %2F, @ is %40 and % is %25"
 )
 
 
@@ -58,8 +59,8 @@ class StateSettings(Section):
 
     url: Annotated[SecretStr, RedisUrl(check=_check_address, title="Redis URL, a secret")] | None = setting(
         None,
-        "A Redis server, or its sentinels. With it, any replica can continue a call. By default, this process "
-        "keeps calls in its memory.",
+        "A Redis server, its sentinels, or nodes of a Redis Cluster. With it, any replica can continue a call. By "
+        "default, this process keeps calls in its memory.",
     )
     tls: TlsSettings | None = setting(
         None, "Certificates for a `url` that begins with rediss. By default, the authorities that the system trusts."

@@ -10,24 +10,29 @@ import ssl
 
 from redis.asyncio.sentinel import MasterNotFoundError
 from redis.exceptions import (
+    AskError,
     AuthenticationError,
     AuthorizationError,
     BusyLoadingError,
+    ClusterDownError,
     InvalidResponse,
     NoPermissionError,
+    RedisClusterException,
     ResponseError,
+    TryAgainError,
 )
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 
 def cause(exc: BaseException, place: str) -> str:
     """The sentence for what redis-py has raised, or what the system below it has; `place` is the URL."""
+    exc = _first(exc)
     words, is_tls = str(exc).rstrip("."), place.startswith("rediss")
+    if isinstance(exc, ResponseError):
+        return _refusal(exc, words)
     match exc:
         case AuthenticationError() | AuthorizationError():
             return f"it refuses the login ({words}); correct the user and the password in state.url"
-        case NoPermissionError():
-            return f"its user lacks a permission ({words}); allow it, with ACL SETUSER"
         case BusyLoadingError():
             return "it is still loading its data; wait until it has"
         case MasterNotFoundError(__cause__=AuthenticationError()):
@@ -36,8 +41,6 @@ def cause(exc: BaseException, place: str) -> str:
             return f"{words}; see whether the sentinels run, and whether state.url names their service"
         case InvalidResponse():
             return "what answers there is not Redis; if it is Redis with TLS, begin state.url with rediss"
-        case ResponseError():
-            return f"it refuses what it is asked ({words})"
         case TimeoutError() | RedisTimeoutError():
             hint = ", and whether it speaks TLS" if is_tls else ""
             return f"it does not answer in time; see whether a firewall lies between{hint}"
@@ -47,6 +50,29 @@ def cause(exc: BaseException, place: str) -> str:
         hint = "wants a client certificate, set state.tls.cert" if is_tls else "speaks TLS, begin state.url with rediss"
         return f"it closes the connection; if it {hint}"
     return known or words or type(exc).__name__
+
+
+def _refusal(exc: ResponseError, words: str) -> str:
+    match exc:
+        case NoPermissionError():
+            return f"its user lacks a permission ({words}); allow it, with ACL SETUSER"
+        case ClusterDownError():
+            return f"{words}; ask its nodes for CLUSTER INFO"
+        case AskError() | TryAgainError():
+            return f"the slot of a partition moves to another node ({words}); wait until it has"
+    if "cluster support disabled" in words:
+        return "it is no cluster; begin state.url with redis, or make it one"
+    return f"it refuses what it is asked ({words})"
+
+
+def _first(exc: BaseException) -> BaseException:
+    """What a node has said, from which redis-py made that the cluster cannot be reached."""
+    while isinstance(exc, RedisClusterException):
+        inner = exc.__cause__ or exc.__context__
+        if inner is None:
+            break
+        exc = inner
+    return exc
 
 
 def _below(exc: BaseException) -> BaseException | None:

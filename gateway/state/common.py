@@ -9,6 +9,7 @@ from itertools import chain
 from gateway.state.port import ACCEPTED, AWAITING_USER, DISPATCHING, MAX_NOTE_BYTES, CallState, NewCall, Record
 
 MAX_DIGEST_CHARACTERS = 64
+NO_DIGEST = "a digest has 1 to 64 characters of A-Z, a-z, 0-9, _ and -"
 DASHES_AS_DIGITS = bytes.maketrans(b"-_", b"00")
 MAX_BACKEND_CHARACTERS = 200
 
@@ -19,7 +20,7 @@ def check_digest(*digests: str) -> None:
     """Refuses characters that mean something in a Redis key. Raises ValueError."""
     characters = "".join(digests).encode().translate(DASHES_AS_DIGITS)  # half the cost of a regular expression
     if not (characters.isalnum() and all(digests) and max(map(len, digests)) <= MAX_DIGEST_CHARACTERS):
-        raise ValueError("a digest has 1 to 64 characters of A-Z, a-z, 0-9, _ and -")
+        raise ValueError(NO_DIGEST)
 
 
 def check_call(call: NewCall) -> None:

@@ -21,6 +21,7 @@ from redis.asyncio.retry import Retry
 from redis.asyncio.sentinel import MasterNotFoundError, Sentinel, SentinelConnectionPool, SentinelManagedConnection
 from redis.backoff import NoBackoff
 from redis.exceptions import AuthenticationError, RedisError
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.maint_notifications import MaintNotificationsConfig
 
 from gateway.state.address import Address
@@ -90,20 +91,33 @@ def connect(address: Address, *, tls: Tls | None = None, sentinel_password: str 
     common = _OPTIONS | ({"context": context} if context else {})
     options = common | {"db": address.database, "username": address.user, "password": address.password}
     if address.service is None:
-        return _at(address, _pool(*address.hosts[0], **options))
+        return _at(repr(address), _pool(*address.hosts[0], **options))
     sentinels = _Sentinels(
         [Redis.from_pool(_pool(*host, password=sentinel_password, **common)) for host in address.hosts]
     )
-    kind = _SentinelTlsConnection if context else SentinelManagedConnection
+    kind = _SentinelTlsConnection if context else _SentinelConnection
     pool = _SentinelPool(address.service, sentinels, connection_class=kind, **options)  # type: ignore[no-untyped-call]
-    return _at(address, pool)
+    return _at(repr(address), pool)
 
 
-def _at(address: Address, pool: ConnectionPool) -> Client:
+def _at(place: str, pool: ConnectionPool) -> Client:
     client = Client.from_pool(pool)
     assert isinstance(client, Client)
-    client.place = repr(address)
+    client.place = place
     return client
+
+
+def node_options(address: Address, tls: Tls | None = None) -> dict[str, Any]:
+    """How to connect to any node of a cluster. Raises OSError when the files of `tls` cannot be used."""
+    login = {"username": address.user, "password": address.password}
+    if not address.is_tls:
+        return _OPTIONS | login | {"connection_class": _PlainConnection}
+    return _OPTIONS | login | {"context": _context(tls or Tls()), "connection_class": _TlsConnection}
+
+
+def connect_to_node(place: str, host: str, port: int, options: Mapping[str, Any]) -> Client:
+    """A client of one node; `options` are those of `node_options`."""
+    return _at(place, ConnectionPool(host=host, port=port, **options))
 
 
 def _context(tls: Tls) -> ssl.SSLContext:
@@ -114,14 +128,32 @@ def _context(tls: Tls) -> ssl.SSLContext:
 
 
 def _pool(host: str, port: int, **options: Any) -> ConnectionPool:
-    kind = _TlsConnection if "context" in options else Connection
+    kind = _TlsConnection if "context" in options else _PlainConnection
     return ConnectionPool(connection_class=kind, host=host, port=port, **options)
 
 
-class _TlsConnection(SSLConnection):
+class _Writing(AbstractConnection):
+    """Names what uvloop raises when the other end has just closed the connection that is written to."""
+
+    async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        try:
+            await super().send_packed_command(command, check_health)
+        except RuntimeError as exc:
+            if "closed" not in str(exc):
+                raise
+            raise RedisConnectionError("Connection closed by server.") from exc
+
+
+class _PlainConnection(_Writing, Connection): ...
+
+
+class _TlsConnection(_Writing, SSLConnection):
     def __init__(self, *, context: ssl.SSLContext, **options: Any) -> None:
         super().__init__(**options)
         self.ssl_context.context = context  # its own would trust the system's authorities beside those of `ca`
+
+
+class _SentinelConnection(_Writing, SentinelManagedConnection): ...
 
 
 class _SentinelTlsConnection(SentinelManagedConnection, _TlsConnection): ...
@@ -176,35 +208,51 @@ def pack(*words: bytes) -> bytes:
 
 
 class RedisConnection:
-    """Sends one command after the other over a connection that it keeps; connects on demand, and anew after a failure.
+    """Sends commands over a connection that it keeps; connects on demand, and anew after a failure.
 
     For each command a client takes a connection from its pool, counts that, has a task of its own do the write, sets
     two timers, and gives the connection back: 210,000 instructions, more than everything else about a batch together.
-    The first command over each connection is the `greeting`: the number of its words, and the words, packed.
+    The caller limits the time of everything here, which raises RedisError, OSError.
     """
 
-    def __init__(self, redis: Redis, greeting: tuple[int, Sequence[bytes]]) -> None:
+    def __init__(self, redis: Redis, greeting: tuple[int, Sequence[bytes]] | None = None) -> None:
+        """`greeting` is the first command over each connection: the number of its words, and the words, packed."""
         self._pool = redis.connection_pool
         self._greeting = greeting
         self._connection: AbstractConnection | None = None
 
     async def execute(self, count: int, words: Sequence[bytes]) -> Any:
-        """Returns the reply to a command of `count` words, which are packed, in any number of pieces.
+        """Returns the reply to a command of `count` words, which are packed, in any number of pieces."""
+        if await self.renew() and self._greeting is not None:
+            await self._send(*self._greeting)
+            await self.read()
+        await self._send(count, words)
+        return await self.read()
 
-        The caller limits the time. Raises RedisError, OSError.
-        """
+    async def renew(self) -> bool:
+        """Connects, unless it is connected; says whether the connection is new."""
         connection = self._connection
-        if connection is None or await _is_unfit(connection):
-            await self.aclose()
-            connection = self._connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
-            connection.socket_timeout = None  # with one, each write is a task, and each read sets a timer
-            await self._send(connection, *self._greeting)
-        return await self._send(connection, count, words)
+        if connection is not None and not await _is_unfit(connection):
+            return False
+        await self.aclose()
+        connection = self._connection = await self._pool.get_connection()  # type: ignore[no-untyped-call]
+        connection.socket_timeout = None  # with one, each write is a task, and each read sets a timer
+        return True
 
-    async def _send(self, connection: AbstractConnection, count: int, words: Sequence[bytes]) -> Any:
-        # Both close the connection when they fail, so that no late reply is taken for that to another command.
-        await connection.send_packed_command([b"*%d\r\n" % count, *words], check_health=False)
-        return await connection.read_response()
+    # Both close the connection when they fail, so that no late reply is taken for that to another command.
+
+    async def send(self, commands: list[bytes]) -> None:
+        """Writes commands, which are whole and packed, in any number of pieces. It is connected."""
+        assert self._connection is not None
+        await self._connection.send_packed_command(commands, check_health=False)
+
+    async def read(self) -> Any:
+        """The reply to the first command that has none yet. Raises ResponseError if it is one."""
+        assert self._connection is not None
+        return await self._connection.read_response()
+
+    async def _send(self, count: int, words: Sequence[bytes]) -> None:
+        await self.send([b"*%d\r\n" % count, *words])
 
     async def aclose(self) -> None:
         """Closes the connection and gives it back to its pool."""

@@ -10,7 +10,7 @@ from collections import OrderedDict
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.state.port import DONE, CallState, NewCall, Quota, Record, StateLimits
+from gateway.state.port import DONE, SCARCE, CallState, NewCall, Quota, Record, StateLimits
 
 SEEN_BYTES = 384  # counted for a key that is only remembered; about as much was measured
 REMNANT_BYTES = 1024  # counted for a remnant beside its note and outcome
@@ -31,6 +31,11 @@ class Quotas:
 
     def __init__(self, limits: StateLimits) -> None:
         self._limits = limits
+        self._scarce = (
+            SCARCE * limits.max_pending,
+            SCARCE * limits.max_records,
+            SCARCE * limits.max_bytes_per_caller,
+        )
         self._usage: dict[str, Usage] = {}
         self.size_bytes = 0
 
@@ -51,6 +56,15 @@ class Quotas:
         usage.bytes += cost
         self.size_bytes += cost
         return usage
+
+    def scarce(self, usage: Usage) -> Quota | None:
+        """A quota that is nearly used, if there is one."""
+        pending, records, size_bytes = self._scarce
+        if usage.pending > pending:
+            return "pending"
+        if usage.finished > records:
+            return "records"
+        return "bytes" if usage.bytes > size_bytes else None
 
     def has_room(self, usage: Usage, cost: int) -> bool:
         """Whether a call may take `cost` more bytes."""

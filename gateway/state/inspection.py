@@ -14,6 +14,7 @@ from gateway.state.causes import cause
 from gateway.state.connections import place_of
 
 ANSWERED_WITHIN_S = 5.0  # each question
+SILENT = "it does not say whether it may lose calls"
 KEY, CHANNEL = "toolgate:{check}:trial", "toolgate:wake:check"
 # As the gateway does everything: in a script, which asks for the time, writes and deletes.
 SCRIPT = "redis.call('TIME') redis.call('SET', KEYS[1], '', 'PX', 1000) return redis.call('DEL', KEYS[1])"
@@ -32,36 +33,36 @@ class Findings(Struct, frozen=True, kw_only=True):
 async def inspect(redis: Redis) -> Findings:
     """Asks a server what matters here, and tries what the gateway does."""
     place = place_of(redis)
-    about, silence = await _ask(redis.info(), place)
-    _, refused = await _ask(redis.execute_command("EVAL", SCRIPT, 1, KEY), place)  # type: ignore[no-untyped-call]
-    _, deaf = (None, None) if refused else await _ask(_subscribe(redis), place)
+    about, silence = await ask(redis.info(), place)
+    _, refused = await ask(redis.execute_command("EVAL", SCRIPT, 1, KEY), place)  # type: ignore[no-untyped-call]
+    _, deaf = (None, None) if refused else await ask(_subscribe(redis), place)
     warnings: list[str] = []
     if about:
-        warnings += await _warnings(redis, about)
+        warnings += await warnings_of(redis, about)
     elif refused is None:  # refusing INFO, as some providers do, is no reason not to use it
-        warnings.append(f"it does not say whether it may lose calls: {silence}")
+        warnings.append(f"{SILENT}: {silence}")
     if deaf is not None:
         warnings.append(
             f"replicas cannot notify each other, and learn late of results that another one received: {deaf}"
         )
     why = _cause(about) or refused if about else refused and silence
-    return Findings(version=_version(about) if about else None, cause=why, warnings=warnings)
+    return Findings(version=version_of(about) if about else None, cause=why, warnings=warnings)
 
 
 async def risks(redis: Redis) -> list[str]:
     """In which ways a server may lose calls, as far as it says."""
-    about, _ = await _ask(redis.info(), place_of(redis))
-    return await _warnings(redis, about) if about else []
+    about, _ = await ask(redis.info(), place_of(redis))
+    return await warnings_of(redis, about) if about else []
 
 
-def _version(about: Mapping[str, Any]) -> str:
+def version_of(about: Mapping[str, Any]) -> str:
     """What the server is. Valkey also says which Redis it stands in for."""
     if "valkey_version" in about:
         return f"Valkey {about['valkey_version']}"
     return f"Redis {about.get('redis_version', 'of an unknown version')}"
 
 
-async def _ask(question: Awaitable[T], place: str) -> tuple[T | None, str | None]:
+async def ask(question: Awaitable[T], place: str) -> tuple[T | None, str | None]:
     """The answer; or why there is none."""
     try:
         async with asyncio.timeout(ANSWERED_WITHIN_S):
@@ -80,8 +81,8 @@ async def _subscribe(redis: Redis) -> None:
 
 
 def _cause(about: Mapping[str, Any]) -> str | None:
-    if about.get("redis_mode") == "cluster":
-        return "it is a cluster; one server is needed, with or without sentinels"
+    if "cluster" in (about.get("redis_mode"), about.get("server_mode")):  # the latter is what Valkey calls it
+        return "it is a cluster; begin state.url with redis+cluster"
     if about.get("role") != "master":
         return "it is a replica, which accepts no writes; name the primary, or the sentinels that know it"
     if about.get("loading"):
@@ -89,7 +90,8 @@ def _cause(about: Mapping[str, Any]) -> str | None:
     return None
 
 
-async def _warnings(redis: Redis, about: Mapping[str, Any]) -> list[str]:
+async def warnings_of(redis: Redis, about: Mapping[str, Any]) -> list[str]:
+    """What the settings of a server, which has told this of itself, make it lose."""
     warnings: list[str] = []
     policy = about.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
@@ -97,7 +99,7 @@ async def _warnings(redis: Redis, about: Mapping[str, Any]) -> list[str]:
             f"maxmemory-policy is {policy}: when memory is short, Redis drops running calls, which may "
             "then run twice; set it to noeviction"
         )
-    save, _ = await _ask(redis.config_get("save"), place_of(redis))  # most providers forbid this question
+    save, _ = await ask(redis.config_get("save"), place_of(redis))  # most providers forbid this question
     if not about.get("aof_enabled") and save and save.get("save") == "":
         warnings.append(
             'nothing is written to disk (appendonly no, save ""): a restart loses every result, and calls whose '

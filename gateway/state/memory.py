@@ -10,7 +10,7 @@ import logging
 import math
 import os
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 
 from gateway.state.common import Waiter, Waiters, check_digest, check_move, check_note
@@ -31,6 +31,7 @@ from gateway.state.port import (
     Full,
     NewCall,
     OutcomeTooLarge,
+    Quota,
     Record,
     Room,
     StateLimits,
@@ -48,6 +49,7 @@ class MemoryState:
     """Implements `port.State`. `clock` returns seconds; only differences of it matter."""
 
     is_up = True
+    partitions, partitions_away = 1, 0
 
     def __init__(self, limits: StateLimits, clock: Callable[[], float]) -> None:
         self.replica = os.urandom(8).hex()
@@ -63,14 +65,25 @@ class MemoryState:
         self._sweep_at = -math.inf
         self._quotas = Quotas(limits)
         self._waiters = Waiters()
+        self._on_quota: Callable[[Quota, bool], None] = lambda quota, is_full: None
 
     def pending(self) -> Counter[str]:
         return Counter(call.new.backend for call in self._pending.values())
+
+    def unfinished(self) -> Sequence[Record]:
+        now = self._clock()
+        return [call.record(self.replica) for call in self._pending.values() if call.expires_s > now]
+
+    async def replicas(self) -> Mapping[str, float]:
+        return {self.replica: 0.0}
 
     @property
     def room(self) -> Room:
         self._now()
         return Room(self._quotas.size_bytes, self._limits.max_bytes)
+
+    def is_up_for(self, key: str) -> bool:
+        return True
 
     @property
     def trouble(self) -> str | None:
@@ -81,6 +94,9 @@ class MemoryState:
     def on_news(self, callback: Callable[[str], None]) -> None: ...
 
     def on_lost(self, callback: Callable[[], None]) -> None: ...  # without a warning before the process itself ends
+
+    def on_quota(self, callback: Callable[[Quota, bool], None]) -> None:
+        self._on_quota = callback
 
     def tell_others(self, backend: str) -> None: ...
 
@@ -106,10 +122,14 @@ class MemoryState:
         principal, cost = call.principal, RECORD_BYTES + len(call.note)
         while not isinstance(usage := self._quotas.begin(principal, cost), Usage):
             if not self._sweep(now, SWEEP):
+                self._on_quota(usage, True)
                 return Full(BUSY_RETRY_S if usage == "pending" else self._until_some_expire(now), usage)
+        scarce = self._quotas.scarce(usage)
+        if scarce is not None:
+            self._on_quota(scarce, False)
         entry = Entry(call, usage, now, now + self._limits.pending_ttl_s, call.state, call.note)
         self._calls[key] = self._pending[key] = entry
-        return Created(call, self.replica, now)
+        return Created(call, self.replica, now, scarce=scarce)
 
     def _known(self, call: NewCall, now: float) -> Begun | None:
         """What there is already of a call, under any of its keys or by its question."""

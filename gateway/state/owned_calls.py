@@ -20,9 +20,9 @@ from typing import TypeVar
 
 from msgspec import Struct, structs
 
-from gateway.state.port import UNKNOWN, CallState, NewCall, Record, StateLimits, StateUnavailable
+from gateway.state.port import ACCEPTED, UNKNOWN, CallState, NewCall, Record, StateLimits, StateUnavailable
 from gateway.state.records import Records
-from gateway.state.script_client import Reply, ScriptClient
+from gateway.state.store import Reply, Scripts
 
 MAX_DOUBTFUL = 10_000  # calls to be forgotten once Redis is back; more than a process begins until it knows it is away
 MAX_DOUBTFUL_BYTES = 4096  # of the outcome that such a call is forgotten with; refusals have some hundred
@@ -57,7 +57,7 @@ class Ending(Struct, frozen=True, gc=False):
 
 
 class RecentEndings:
-    """The latest endings, in order, each for `kept_s` at most."""
+    """The latest endings of all partitions, in order, each for `kept_s` at most."""
 
     def __init__(self, kept_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._kept_s = kept_s
@@ -89,16 +89,26 @@ class RecentEndings:
         self._bytes -= ending.size_bytes
         return ending
 
-    def all(self) -> list[Ending]:
-        """Those whose results have not expired."""
+    def is_kept(self, key: str) -> bool:
+        """Whether a call has ended lately, and is kept with its outcome."""
+        ending = self._endings.get(key)
+        return ending is not None and not ending.is_reduced and ending.when_s > self._clock() - self._kept_s
+
+    def all(self, mark: str = "") -> list[Ending]:
+        """Those whose results have not expired, and whose keys begin so."""
         oldest_s = self._clock() - self._kept_s
-        return [ending for ending in self._endings.values() if ending.when_s > oldest_s]
+        return [ending for ending in self._endings.values() if ending.when_s > oldest_s and ending.key.startswith(mark)]
 
 
 class OwnedCalls(dict[str, Record]):
-    """Owned calls by key, as last seen here; and calls that Redis has to restore, to settle again, or to forget."""
+    """Owned calls by key, as last seen here; and calls that Redis has to restore, to settle again, or to forget.
 
-    def __init__(self, scripts: ScriptClient, records: Records, limits: StateLimits) -> None:
+    They are those of one partition. If there are several, their keys begin with its `mark`.
+    """
+
+    def __init__(
+        self, scripts: Scripts, records: Records, limits: StateLimits, recent: RecentEndings, mark: str = ""
+    ) -> None:
         super().__init__()
         self._scripts = scripts
         self._records = records
@@ -106,9 +116,10 @@ class OwnedCalls(dict[str, Record]):
         self._ahead_s = 0.0  # how far the clock of Redis, by which calls are dated, is ahead of our monotonic one
         self._changed: set[str] = set()  # owned calls that other replicas have changed
         self._beginning: set[str] = set()  # calls whose reply to `begin` is due; other replicas may end them meanwhile
-        self._recent = RecentEndings(limits.result_ttl_s)
+        self._recent = recent
+        self._mark = mark
         self._unreported: dict[str, Ending] = {}  # outcomes that a Redis without its data has to be sent again
-        self._unconfirmed: list[str] = []  # calls that ended elsewhere, whose outcome another replica has to send again
+        self._unconfirmed: list[str] = []  # ended elsewhere, perhaps: another replica has to send their outcomes again
         # Each doubtful call with the outcome it is forgotten with, and whether it is still to be forgotten twice.
         self._doubtful: dict[str, tuple[bytes | None, bool]] = {}
 
@@ -207,14 +218,21 @@ class OwnedCalls(dict[str, Record]):
 
     async def restore(self) -> int:
         """Restores the calls that this process owns, or owned until lately; returns how many."""
-        recent = self._recent.all()
+        recent = self._recent.all(self._mark)
         records = [*self.values(), *(ending.record for ending in recent if ending.record is not None)]
+        unconfirmed = [ending.key for ending in recent if ending.outcome is None]
         for some in portions(records):
             await self._scripts.ask("restoring")
-            await asyncio.gather(*(self.restore_one(record) for record in some))
+            replies = await asyncio.gather(*(self.restore_one(record) for record in some))
+            restored = {record.key for record, reply in zip(some, replies, strict=True) if reply[0] == b"yes"}
+            unconfirmed += [key for key in restored if self._may_have_ended(key)]
         self._unreported = {ending.key: ending for ending in recent if ending.outcome is not None}
-        self._unconfirmed = [ending.key for ending in recent if ending.outcome is None]
+        self._unconfirmed = unconfirmed
         return len(records)
+
+    def _may_have_ended(self, key: str) -> bool:
+        """Whether another replica has changed an owned call, so that this one does not know how it stands."""
+        return key in self._changed and key in self and self[key].state <= ACCEPTED
 
     def restore_one(self, record: Record) -> asyncio.Future[Reply]:
         """Restores one call, unless Redis has it already."""
@@ -270,7 +288,10 @@ class OwnedCalls(dict[str, Record]):
         Twice, because a server that was frozen may carry out an earlier `begin` after the first time.
         """
         for key, (outcome, is_first) in list(self._doubtful.items()):
-            is_known = self.is_known(key)
+            if key in self._beginning:
+                continue  # an earlier `begin` may still be carried out after this one, and this one come to nothing
+            # A `begin` of a call that has ended finds that, and puts nothing there that would have to be forgotten.
+            is_known = key in self or self._recent.is_kept(key)
             if not is_known:
                 await self._ask_to_forget(key, outcome)
             if is_first and not is_known:

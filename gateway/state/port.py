@@ -7,7 +7,7 @@ run again. Keys, fingerprints, principals and questions are digests (`calls.name
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from enum import IntEnum
 from typing import Literal, Protocol, TypeAlias
 
@@ -17,6 +17,7 @@ CALL_ID_PREFIX = "tg-"  # and the key of a call: its id as callers and tool serv
 RECORD_BYTES = 1024  # counted for a record beside its note and outcome; about 700 were measured
 SMALL_OUTCOME_BYTES = 1024  # of an outcome that is taken whatever room is left: a sentence, so that each call can end
 FULL = 0.01  # of the room: with less than that free, it is as good as full
+MAX_REPLICAS = 256  # that `replicas` names
 MAX_NOTE_BYTES = 16 * 1024  # the dialect, the ids and at most an authorization challenge
 
 
@@ -150,13 +151,21 @@ class Record(Call, frozen=True, kw_only=True, gc=False):
         )
 
 
+Quota = Literal["pending", "records", "bytes", "room"]
+SCARCE = 0.9  # of a quota: with more of it used, it is nearly full
+
+
 class Created(Struct, frozen=True, gc=False):
-    """The call was begun, and the caller of `begin` dispatches it: a new one, or one `found` without a live replica."""
+    """The call was begun, and the caller of `begin` dispatches it: a new one, or one `found` without a live replica.
+
+    `scarce` is a quota that its principal has nearly used, of calls that run, of those that ended, or of bytes.
+    """
 
     asked: NewCall
     replica: str
     created_s: float
     found: Record | None = None
+    scarce: Quota | None = None
 
     @property
     def record(self) -> Record:
@@ -177,9 +186,6 @@ class Conflict(Struct, frozen=True):
 
 class Expired(Struct, frozen=True):
     """The call was here once and its result is gone; it must not run again."""
-
-
-Quota = Literal["pending", "records", "bytes", "room"]
 
 
 class Full(Struct, frozen=True):
@@ -203,7 +209,12 @@ class Room(Struct, frozen=True):
     @property
     def is_full(self) -> bool:
         """Whether less than `FULL` of it is left."""
-        return self.max_bytes is not None and self.max_bytes - self.used_bytes < self.max_bytes * FULL
+        return self.free_share < FULL
+
+    @property
+    def free_share(self) -> float:
+        """How much of it is free, from 0 to 1."""
+        return 1.0 if self.max_bytes is None else 1 - self.used_bytes / self.max_bytes
 
 
 Begun: TypeAlias = Created | Exists | Conflict | Expired | Full
@@ -217,12 +228,26 @@ class State(Protocol):
         """This process as records name it."""
 
     @property
+    def partitions(self) -> int:
+        """How many parts it has, each of which may be away alone.
+
+        With several, the key of a call begins with the one of `store.MARKS` that stands for its part.
+        """
+
+    @property
+    def partitions_away(self) -> int:
+        """How many of them do not answer."""
+
+    @property
     def is_up(self) -> bool:
-        """Whether the state answers."""
+        """Whether all of the state answers."""
+
+    def is_up_for(self, key: str) -> bool:
+        """Whether the part of the state answers that a call is in."""
 
     @property
     def room(self) -> Room | None:
-        """How much is stored; None while that is not known."""
+        """How much is stored, on the server with the least room if there are several; None while that is not known."""
 
     @property
     def trouble(self) -> str | None:
@@ -230,6 +255,15 @@ class State(Protocol):
 
     def pending(self) -> Counter[str]:
         """How many unfinished calls this replica runs or watches over, by backend."""
+
+    def unfinished(self) -> Sequence[Record]:
+        """The unfinished calls that this replica runs or watches over, as last seen here."""
+
+    async def replicas(self) -> Mapping[str, float]:
+        """The seconds since the last heartbeat of each replica that shares the state, at most `MAX_REPLICAS` of them.
+
+        Replicas that died are among them until their calls are taken over.
+        """
 
     def on_changed(self, callback: Callable[[str], None]) -> None:
         """Sets what is called with the key of each call of this replica that another process has changed."""
@@ -239,6 +273,9 @@ class State(Protocol):
 
     def on_lost(self, callback: Callable[[], None]) -> None:
         """Sets what is called when all that was remembered is lost, but for what its replicas know."""
+
+    def on_quota(self, callback: Callable[[Quota, bool], None]) -> None:
+        """Sets what is called when a call finds a quota of its principal nearly used, or with True used up."""
 
     def tell_others(self, backend: str) -> None:
         """Tells the other processes that the tools of a backend have changed.

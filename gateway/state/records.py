@@ -80,6 +80,8 @@ class Records:
         match reply:
             case [b"new", created_ms]:
                 return Created(call, replica, created_ms / 1000)
+            case [b"new", created_ms, quota]:
+                return Created(call, replica, created_ms / 1000, scarce=quota.decode())
             case [b"created", key, row]:
                 found = self.read(key, row)
                 return Created(call, replica, found.created_s, found)

@@ -1,290 +1,228 @@
 """The state in Redis, shared by every replica: any of them may take a callback, any may be asked for the result.
 
-Every operation is one atomic step of the script in `script/`. What is stored is sealed, and what names it is a digest.
-This is for a single server, with or without Sentinel: in a Redis Cluster the keys that one operation needs would lie on
-different servers, although those of one call share a hash tag.
+It is made of partitions, each of which has all that its operations need: one on a single server, with or without
+Sentinel, and many in a Redis Cluster. There the first character of a call's key is the mark of its partition, which is
+that of the call's principal.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import random
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
-from msgspec import structs
-from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
-from gateway.state.common import Waiters, check_call, check_digest, check_move, check_note
-from gateway.state.owned_calls import OwnedCalls
-from gateway.state.port import (
-    ACCEPTED,
-    AWAITING_USER,
-    DONE,
-    RECORD_BYTES,
-    SMALL_OUTCOME_BYTES,
-    UNKNOWN,
-    Begun,
-    CallState,
-    Created,
-    NewCall,
-    OutcomeTooLarge,
-    Record,
-    Room,
-    StateLimits,
-    StateUnavailable,
-)
+from gateway.state.common import NO_DIGEST
+from gateway.state.owned_calls import RecentEndings
+from gateway.state.partition import Partition
+from gateway.state.port import Begun, CallState, NewCall, Quota, Record, Room, StateLimits, StateUnavailable
 from gateway.state.records import Records
-from gateway.state.replica_sync import ReplicaSync, Timing
-from gateway.state.script_client import NotDone, Reply, ScriptClient
+from gateway.state.replica_sync import LAST_RETRY_S, Timing
+from gateway.state.reports import Reports
 from gateway.state.sealing import Sealer
+from gateway.state.store import MARKS, Store
 
-PARTS = ("common", "calls", "replicas", "batch")  # of the script, in this order
-SCRIPT = b"\n".join([Path(__file__).with_name("script").joinpath(f"{part}.lua").read_bytes() for part in PARTS])
-MAX_BATCH = 128  # operations in one batch: about 1 ms during which Redis serves no other client
-SEALED_BYTES = 64  # that sealing adds to an outcome; it is 32
+log = logging.getLogger("gateway.state")
+
+WAKE, NEWS = "wake", "news"  # channels: for one replica, the keys of changed calls; for all, whose tools have changed
+CANCEL_AGAIN_S = 0.1
 NO_MEMORY = "Redis has no memory left (maxmemory)"
 
 
 class RedisState:
-    """Implements `port.State`."""
+    """Implements `port.State`, and `store.Listener`. It closes the store."""
 
-    def __init__(self, redis: Redis, limits: StateLimits, sealer: Sealer, *, timing: Timing | None = None) -> None:
+    def __init__(self, store: Store, limits: StateLimits, sealer: Sealer, *, timing: Timing | None = None) -> None:
         timing = timing or Timing()
         self.replica = os.urandom(8).hex()
-        self._redis = redis
-        self._max_result_bytes = limits.max_result_bytes
-        self._records = Records(sealer)
-        self._waiters = Waiters()
-        self._scripts = ScriptClient(
-            redis,
-            SCRIPT,
-            lambda reason: self._sync.lost(reason),
-            max_batch=MAX_BATCH,
-            settings={
-                "replica": self.replica,
-                "record_bytes": RECORD_BYTES,
-                "small_outcome_bytes": SMALL_OUTCOME_BYTES + SEALED_BYTES,
-                **structs.asdict(limits),
-                **structs.asdict(timing),
-            },
-            # The server may be another one, or have been restarted without what was written last.
-            greeting=[("greet",)],
-        )
-        self._owned = owned = OwnedCalls(self._scripts, self._records, limits)
-        self._sync = ReplicaSync(owned, self.replica, redis, self._scripts, self._waiters, timing, watch=self._watch)
+        self.partitions = len(store.prefixes)
+        self._store = store
+        self._timing = timing
+        self._reports = Reports(store.place, self.partitions)
+        self._reports.on_reached = lambda: self._in_background(self._warn())
+        self._on_news: Callable[[str], None] = lambda backend: None
+        phase_s = random.uniform(0, timing.beat_s)  # noqa: S311 - replicas are not in step
+        shared = self.replica, limits, Records(sealer), timing, self._reports, RecentEndings(limits.result_ttl_s)
+        self._all = [Partition(store, number, *shared, phase_s=phase_s) for number in range(self.partitions)]
+        self._by_mark = dict(zip(MARKS, self._all, strict=False))
+        self._tasks: list[asyncio.Task[None]] = []
+        self._background: set[asyncio.Task[None]] = set()
+        self._is_closing = False
+        self._warned: set[str] = set()
+
+    def _of(self, key: str) -> Partition:
+        """The partition of a call. Raises ValueError."""
+        if self.partitions == 1:
+            return self._all[0]
+        there = self._by_mark.get(key[:1])
+        if there is None:
+            raise ValueError(NO_DIGEST)  # all other digests begin with a mark
+        return there
 
     @property
     def is_up(self) -> bool:
-        return self._sync.is_settled
+        return all(each.sync.is_settled for each in self._all)
+
+    @property
+    def partitions_away(self) -> int:
+        return sum(not each.sync.is_settled for each in self._all)
+
+    def is_up_for(self, key: str) -> bool:
+        return self._of(key).sync.is_settled
 
     @property
     def room(self) -> Room | None:
-        return self._sync.room
+        known = [each.sync.room for each in self._all if each.sync.room is not None]
+        return min(known, key=lambda room: room.free_share, default=None)
 
     @property
     def trouble(self) -> str | None:
-        if not self.is_up:
-            return self._sync.reason
+        away = [each.sync.reason for each in self._all if not each.sync.is_settled]
+        if away and self.partitions > 1:
+            return f"{len(away)} of {self.partitions} partitions cannot be reached: {away[0]}"
+        if away:
+            return away[0]
         return NO_MEMORY if self.room is not None and self.room.is_full else None
 
     def pending(self) -> Counter[str]:
-        return self._owned.pending()
+        counts: Counter[str] = Counter()
+        for each in self._all:
+            counts.update(each.owned.pending())
+        return counts
+
+    def unfinished(self) -> Sequence[Record]:
+        return [record for each in self._all for record in each.owned.values()]
+
+    async def replicas(self) -> Mapping[str, float]:
+        # Each replica sends its heartbeats to every partition.
+        there = next((each for each in self._all if each.sync.is_settled), self._all[0])
+        return await there.replicas()
 
     def on_changed(self, callback: Callable[[str], None]) -> None:
-        self._sync.on_changed = callback
+        self._reports.on_changed = callback
 
     def on_news(self, callback: Callable[[str], None]) -> None:
-        self._sync.on_news = callback
+        self._on_news = callback
 
     def on_lost(self, callback: Callable[[], None]) -> None:
-        self._sync.on_lost = callback
+        self._reports.on_lost = callback
+
+    def on_quota(self, callback: Callable[[Quota, bool], None]) -> None:
+        self._reports.on_quota = callback
 
     def tell_others(self, backend: str) -> None:
-        self._sync.tell_others(backend)
+        self._in_background(self._tell(backend))
 
     async def start(self) -> None:
-        await self._sync.start()
+        for loop in (self._listen(), *(loop for each in self._all for loop in each.sync.loops())):
+            self._tasks.append(asyncio.create_task(loop))
+            self._tasks[-1].add_done_callback(_log_failure)
+        try:
+            async with asyncio.timeout(self._timing.settle_in_s + LAST_RETRY_S):
+                for each in self._all:
+                    await each.sync.settled.wait()
+        except TimeoutError:
+            log.warning("the state cannot be reached yet", extra={"detail": self.trouble})
 
     async def aclose(self) -> None:
-        await self._sync.aclose()
-        with suppress(StateUnavailable):
-            await self._scripts.ask("leave")
-        await self._scripts.aclose()
-        await self._redis.aclose()
+        self._is_closing = True
+        pending = {*self._tasks, *self._background}
+        while pending:
+            for task in pending:
+                task.cancel()
+            # More than once: redis-py 8.1 may lose a cancellation that meets a subscription while it reconnects.
+            _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
+        await asyncio.gather(*(each.aclose() for each in self._all))
+        await self._store.aclose()
 
-    async def begin(self, call: NewCall) -> Begun:
-        check_call(call)
-        is_first = self._owned.starting(call)
-        # Without a reply, also if we are cancelled, Redis may have a call that this process never runs.
-        is_doubtful, unanswered = True, None
-        try:
-            reply = await self._scripts.ask("begin", *self._records.begin(call, self.room))
-            unanswered = self._records.take(call, reply, self.replica) if is_first else None
-            if unanswered is not None:  # an earlier `begin` was done, but its reply never came here
-                reply = await self._scripts.ask("take", *unanswered)
-            is_doubtful = False
-        except NotDone:
-            is_doubtful = unanswered is not None
-            raise
-        finally:
-            if is_first:
-                self._owned.started(call, doubtful=is_doubtful)
-        begun = self._records.begun(_known(reply), call, self.replica)
-        if isinstance(begun, Created):
-            self._owned[begun.record.key] = begun.record
-        return begun
+    # Calls.
 
-    async def advance(
+    def begin(self, call: NewCall) -> Coroutine[Any, Any, Begun]:
+        return self._of(call.key).begin(call)
+
+    def advance(
         self, key: str, from_states: Collection[CallState], to: CallState, *, note: bytes | None = None
-    ) -> bool:
-        check_digest(key)
-        check_move(from_states, to)
-        check_note(note or b"")
-        sealed = False if note is None else self._records.note(key, note)
-        reply = await self._change("advance", key, [int(state) for state in from_states], int(to), sealed)
-        if reply[0] != b"yes":
-            return False
-        self._owned.advance(key, to, note)
-        if to is AWAITING_USER:
-            self._sync.look_at(key)
-        return True
+    ) -> Coroutine[Any, Any, bool]:
+        return self._of(key).advance(key, from_states, to, note=note)
 
-    async def settle(self, key: str, outcome: bytes) -> bool:
-        check_digest(key)
-        if len(outcome) > self._max_result_bytes:
-            raise OutcomeTooLarge
-        reply = await self._change("settle", key, self._records.outcome(key, outcome))
-        if reply[0] == b"too_large":
-            raise OutcomeTooLarge
-        is_the_end = bool(reply[0] == b"yes")
-        owned = self._owned.end(key, outcome if is_the_end else None)
-        if owned is not None and is_the_end:  # Redis knows no more of it
-            if key in self._waiters:
-                self._waiters.notify(key, structs.replace(owned, state=DONE, outcome=outcome))
-        else:
-            self._sync.look_at(key)
-        return is_the_end
+    def settle(self, key: str, outcome: bytes) -> Coroutine[Any, Any, bool]:
+        return self._of(key).settle(key, outcome)
 
-    async def get(self, key: str) -> Record | None:
-        check_digest(key)
-        return self._record(await self._ask("get", key))
+    def get(self, key: str) -> Coroutine[Any, Any, Record | None]:
+        return self._of(key).get(key)
 
-    async def has_expired(self, key: str, principals: Sequence[str]) -> bool:
-        check_digest(key)
-        return bool((await self._ask("has_expired", key, list(principals)))[0] == b"yes")
+    def has_expired(self, key: str, principals: Sequence[str]) -> Coroutine[Any, Any, bool]:
+        return self._of(key).has_expired(key, principals)
 
     def held(self, key: str) -> Record | None:
-        return self._owned.current(key)
+        return self._of(key).held(key)
 
-    async def _watch(self, key: str) -> Record | None:
-        """As `get`; Redis wakes this process when the call is over, waits for its user, or is gone."""
-        return self._record(await self._ask("watch", key))
+    def wait(self, key: str, timeout_s: float) -> Coroutine[Any, Any, Record | None]:
+        return self._of(key).wait(key, timeout_s)
 
-    async def wait(self, key: str, timeout_s: float) -> Record | None:
-        check_digest(key)
-        seen, epoch = self.held(key) if self.is_up else None, self._sync.epoch
-        waiter = self._waiters.add(key)
-        try:
-            async with asyncio.timeout(timeout_s):
-                if seen is None or seen.state > ACCEPTED:  # else we own it, and Redis wakes the owner anyway
-                    with suppress(StateUnavailable):  # then the call is fetched when Redis is back
-                        seen = await self._watch(key)
-                        if seen is None or seen.state > ACCEPTED:
-                            return seen
-                record = await waiter
-                if record is None and seen is not None and epoch != self._sync.epoch:
-                    return await self._lost(seen)
-                return record
-        except TimeoutError:
-            pass
-        finally:
-            self._waiters.remove(key, waiter)
-        try:
-            return await self.get(key)
-        except StateUnavailable:
-            if seen is None:
-                raise
-            return seen
-
-    async def _lost(self, seen: Record) -> Record:
-        """Restores as UNKNOWN a call that Redis lost with its data, and that its replica did not restore.
-
-        That replica died at the same time. The call did begin, so it must not look like one that never did.
-        """
-        unknown = structs.replace(seen, state=UNKNOWN)
-        with suppress(StateUnavailable):  # then at least the waiter gets it
-            await self._owned.restore_one(unknown)
-        return unknown
-
-    async def forget(self, key: str, outcome: bytes | None = None) -> None:
-        check_digest(key)
-        if outcome is not None and len(outcome) > self._max_result_bytes:
-            raise OutcomeTooLarge
-        owned, ended = self._owned.drop(key), None
-        if owned is not None and outcome is not None:
-            ended = structs.replace(owned, state=DONE, outcome=outcome)
-        if await self._owned.forget(key, outcome):
-            self._waiters.notify(key, ended)
-        else:
-            self._sync.look_at(key)
+    def forget(self, key: str, outcome: bytes | None = None) -> Coroutine[Any, Any, None]:
+        return self._of(key).forget(key, outcome)
 
     def reduce(self, key: str, outcome: bytes) -> None:
-        check_digest(key)
-        with suppress(StateUnavailable):
-            self._owned.reduce(key, outcome)
+        self._of(key).reduce(key, outcome)
 
-    async def mark_delivered(self, key: str) -> None:
-        check_digest(key)
-        await self._ask("delivered", key)
+    def mark_delivered(self, key: str) -> Coroutine[Any, Any, None]:
+        return self._of(key).mark_delivered(key)
 
     async def claim_orphans(self, limit: int) -> Sequence[Record]:
-        if not self._sync.may_judge:
-            return ()
-        in_doubt, self._sync.claims_in_doubt = self._sync.claims_in_doubt, False
-        reply = None
-        try:
-            suspects = await self._suspects() if in_doubt else []
-            reply = await self._ask("claim", limit, suspects)
-        finally:
-            if reply is None:  # Redis may have handed calls over all the same
-                self._sync.claims_in_doubt = True
-        records = [self._records.read(key, row) for key, row in reply[1]]
-        for record in records:
-            if record.state.is_over:
-                self._sync.look_at(record.key)
-            else:
-                self._owned[record.key] = record
-        return records
+        claimed: list[Record] = []
+        for each in self._all:
+            if each.sync.may_claim and len(claimed) < limit:
+                with suppress(StateUnavailable):  # the calls of the other partitions do not wait for this one
+                    claimed += await each.claim(limit - len(claimed))
+        return claimed
 
-    async def _suspects(self) -> list[str]:
-        """Calls that are this replica's in Redis, and that are not known here."""
-        reply = await self._ask("mine")
-        return self._owned.unaccounted([name.decode() for name in reply[1]])
+    # What other replicas say.
 
-    async def _ask(self, *operation: Any) -> Reply:
-        return _known(await self._scripts.ask(*operation))
+    async def _listen(self) -> None:
+        await self._store.listen((f"{WAKE}:{self.replica}", NEWS), self)
 
-    async def _change(self, operation: str, key: str, *arguments: Any) -> Reply:
-        """Changes a call; one that this process owns is restored first if Redis lacks it."""
-        reply = await self._scripts.ask(operation, key, *arguments)
-        if reply[0] not in (b"absent", b"restoring"):
-            return reply
-        owned = self._owned.get(key)
-        if owned is None:
-            return _known(reply)
-        await self._owned.restore_one(owned)
-        return await self._ask(operation, key, *arguments)
+    def heard(self, partition: int, channel: str, message: bytes) -> None:
+        if channel != NEWS:
+            self._all[partition].sync.changed(message.decode())
+            return
+        replica, _, backend = message.decode(errors="replace").partition(" ")
+        if replica != self.replica:
+            self._on_news(backend)
 
-    def _record(self, reply: Reply) -> Record | None:
-        return self._records.read(reply[1], reply[2]) if reply[0] == b"record" else None
+    def subscribed(self, partition: int) -> None:
+        self._all[partition].sync.listened_to()
+
+    def deaf(self, partition: int) -> None:
+        self._all[partition].sync.hurry()
+
+    async def _tell(self, backend: str) -> None:
+        there = next((number for number, each in enumerate(self._all) if each.sync.is_settled), 0)
+        with suppress(RedisError, OSError):
+            await self._store.publish(there, NEWS, f"{self.replica} {backend}".encode())
+
+    def _in_background(self, work: Coroutine[None, None, None]) -> None:
+        if self._is_closing:  # what is begun now would open connections that nothing closes
+            work.close()
+            return
+        task = asyncio.create_task(work)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _warn(self) -> None:
+        """Logs in which ways the servers may lose calls, each once."""
+        for risk in await self._store.risks():
+            if risk not in self._warned:
+                self._warned.add(risk)
+                log.warning("the state may lose calls", extra={"detail": risk})
 
 
-def _known(reply: Reply) -> Reply:
-    """The reply, unless Redis cannot know yet what it has lost. Raises NotDone."""
-    if reply[0] == b"restoring":
-        raise NotDone("the state has lost its data and is being restored")
-    return reply
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (exc := task.exception()) is not None:
+        log.error("a task of the state died", exc_info=exc)

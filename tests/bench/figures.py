@@ -30,6 +30,7 @@ GUARDED_REDIS, REFERENCE_REDIS = "guarded, Redis", "reference, Redis"
 LIMITED, UNKNOWN, FORGED = "429, limit reached", "401, no token", "401, bad signature"
 
 REDIS, REDIS_KEYED = "Redis", "Redis, keyed"  # Toolgate with its state there
+CLUSTER_KEYED = "Redis Cluster, keyed"
 WORKERS = "Redis, two workers"
 FROM_MCP, MCP_TO_MCP = "MCP to OXP", "MCP to MCP"  # bare, too
 TO_OPENAPI, TO_OPENAPI_GET = "OTC to OpenAPI", "OTC to OpenAPI, GET"  # bare; arguments in a body, or in path and query

@@ -74,6 +74,7 @@ def _kept() -> Iterator[Subject]:
     """Calls that are remembered, here and in Redis, and several processes that share what is remembered."""
     state = (Load(figures.REDIS, LOAD), Load(figures.REDIS_KEYED, LOAD, keyed=True))
     yield Subject("redis", toolgate, state, redis=True)
+    yield Subject("cluster", toolgate, (Load(figures.CLUSTER_KEYED, LOAD, keyed=True),), cluster=True)
     two: Config = {"server": {"workers": 2}}
     yield Subject("workers", toolgate, (Load(figures.WORKERS, LOAD),), redis=True, config=two)
 

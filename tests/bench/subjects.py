@@ -24,6 +24,7 @@ from tests.bench.rapserver import RapServer
 from tests.bench.rcrtserver import AGENT_ID, OWNER_ID, RcrtServer
 from tests.bench.toolserver import DOCUMENT_PATH, McpServer, OxpServer, RestServer, ToolServer
 from tests.support.ports import lasting_port
+from tests.support.redis_cluster import running_cluster
 
 TOOL_SERVERS: Mapping[str, Callable[[Poller, int], ToolServer]] = {
     "oxp": OxpServer,
@@ -102,7 +103,8 @@ class Subject:
     """One server under test, started afresh for every round and measured under each of its loads.
 
     The tool server behind it speaks `protocol` and lists `tools`; `waiting` further calls wait there all the time.
-    `config` replaces sections of the gateway's configuration; with `redis` its state is in a Redis server of its own.
+    `config` replaces sections of the gateway's configuration; with `redis` its state is in a Redis server of its own,
+    with `cluster` in three that are a Redis Cluster.
     """
 
     name: str
@@ -111,6 +113,7 @@ class Subject:
     tools: int = FEW_TOOLS
     protocol: str = "oxp"
     redis: bool = False
+    cluster: bool = False
     waiting: int = 0
     answer: Answer = FOUND_ANSWER
     credentials: Callable[[], Credentials] = hs256
@@ -128,6 +131,9 @@ def toolgate(subject: Subject, bed: Bed) -> Iterator[Running]:
         if subject.redis:
             url = stack.enter_context(redis_server(bed.cores.others, bed.folder))
             config["state"] = {**config["state"], "url": url, "keys": [new_secret()]}
+        if subject.cluster:
+            cluster = stack.enter_context(running_cluster(bed.folder / "cluster", replicas=False))
+            config["state"] = {**config["state"], "url": cluster.url, "keys": [new_secret()]}
         file = bed.folder / "toolgate.yaml"
         file.write_text(json.dumps(config))  # JSON is YAML
         command = [*bed.prefix, sys.executable, "-m", "gateway", "serve", "-c", str(file)]

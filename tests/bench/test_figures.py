@@ -42,6 +42,7 @@ RELATIVE = {
     figures.KEYED: 1.07,
     figures.REDIS: 1.0,
     figures.REDIS_KEYED: 1.3,
+    figures.CLUSTER_KEYED: 1.4,
     figures.WORKERS: 1.05,
     figures.TOOLGATE_MANY: 1.05,
     figures.TOOLGATE_ROUTES: 1.05,

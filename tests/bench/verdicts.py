@@ -160,6 +160,7 @@ FIGURES: dict[str, list[Figure]] = {
     "kept calls": [
         Figure("keyed / without id", _over(f.KEYED, MAIN), limit=1.08),
         Figure("keyed / without id, Redis", _over(f.REDIS_KEYED, f.REDIS), limit=1.35),
+        Figure("keyed, Redis Cluster / Redis", _over(f.CLUSTER_KEYED, f.REDIS_KEYED), limit=1.15),
         Figure("memory of a waiting call", _apart("waiting.kb_per_call"), "KB", 32.0),
         Figure("memory of a waiting callback call", _apart("waiting_callbacks.kb_per_call"), "KB", 16.0),
         Figure("callback to answer, p99", _of(f.CALLBACK_PACED, "handover_p99_ms"), "ms", 2.0),

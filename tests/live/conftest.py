@@ -1,4 +1,4 @@
-"""A Redis server that a test may kill and freeze."""
+"""A Redis server and a Redis Cluster that a test may kill and freeze."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.redis_cluster import RedisCluster, running_cluster
 from tests.support.redis_server import RedisServer, running_redis
 
 
@@ -14,3 +15,9 @@ from tests.support.redis_server import RedisServer, running_redis
 def redis_server(tmp_path: Path) -> Iterator[RedisServer]:
     with running_redis(tmp_path) as server:
         yield server
+
+
+@pytest.fixture
+def redis_cluster(tmp_path: Path) -> Iterator[RedisCluster]:
+    with running_cluster(tmp_path / "cluster") as cluster:
+        yield cluster

@@ -1,27 +1,31 @@
-"""Buckets of a replica, on a client that gives up as early as the gateway's."""
+"""Stores as the gateway opens them, and the buckets of a replica."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from redis.asyncio import Redis
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
-
 from gateway.ratelimit.redis import RedisBuckets
-from gateway.state.connections import BATCH_TIMEOUT_S
+from gateway.state.address import Address
+from gateway.state.cluster import ClusterStore
+from gateway.state.connections import connect
 from gateway.state.sealing import Digester
+from gateway.state.server_store import ServerStore
+from gateway.state.store import Store
 
-KEYS = ["a key of at least thirty-two characters"]
+KEYS = ("a key of at least thirty-two characters",)
+
+
+def store_at(url: str) -> Store:
+    """What is at a URL."""
+    address = Address.parse(url)
+    return ClusterStore(address) if address.is_cluster else ServerStore(connect(address))
 
 
 @asynccontextmanager
-async def replica(url: str) -> AsyncIterator[RedisBuckets]:
+async def replica(url: str, keys: Sequence[str] = KEYS) -> AsyncIterator[RedisBuckets]:
     """The buckets of one replica."""
-    half = BATCH_TIMEOUT_S / 2
-    redis = Redis.from_url(url, retry=Retry(NoBackoff(), 0), socket_timeout=half, socket_connect_timeout=half)
-    buckets = RedisBuckets(redis, Digester(KEYS, "rate limits"))
+    buckets = RedisBuckets(store_at(url), Digester(keys, "rate limits"))
     try:
         yield buckets
     finally:

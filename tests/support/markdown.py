@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gateway.settings.reference import anchor
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = tuple(sorted(DOCS.glob("*.md")))
@@ -63,6 +65,11 @@ def prose(text: str) -> str:
 def headings(text: str) -> list[str]:
     """The words of all headings, in order."""
     return re.findall(r"^#+ (.+)$", prose(text), re.MULTILINE)
+
+
+def anchors(page: Path) -> list[str]:
+    """The addresses of all headings of a page, in order."""
+    return [anchor(heading) for heading in headings(page.read_text("utf-8"))]
 
 
 def links(text: str) -> list[str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.cli.configuration import warnings
 from gateway.config import read
 from gateway.errors import ConfigError
+from gateway.settings.cautions import warnings
 
 ISSUER = "issuer: 'https://a.example', audience: [toolgate], algorithms: [RS256]"
 STATE = "auth: none\nstate: {tls: {ca: '${env:A}', cert: '${env:A}', key: '${env:A}'}, keys: ['${env:A}'], "

@@ -10,20 +10,29 @@ local function join(key)
   return { 'exists', key, found }
 end
 
--- Why a principal may not begin a call of `cost` bytes, and when to come again; nil: it may. It may take no more than
--- `allowed`, which is what its replica last saw to be free.
+-- A quota of which more than the share `scarce` is used, if there is one.
+local function scarce(pending, records, held)
+  if pending > config.scarce * config.max_pending then return 'pending' end
+  if records > config.scarce * config.max_records then return 'records' end
+  if held > config.scarce * config.max_bytes_per_caller then return 'bytes' end
+end
+
+-- Why a principal may not begin a call of `cost` bytes, and when to come again; nil: it may, and then the quota that is
+-- scarce. It may take no more than `allowed`, which is what its replica last saw to be free.
 local function full_for(principal, cost, allowed)
   local held = held_bytes(principal) + cost
-  if redis.call('ZCARD', pending_key(principal)) >= config.max_pending then return { 'full', 1000, 'pending' } end
+  local pending = redis.call('ZCARD', pending_key(principal))
+  if pending >= config.max_pending then return { 'full', 1000, 'pending' } end
   local quota = nil
-  if redis.call('ZCARD', records_key(principal)) >= config.max_records then
+  local records = redis.call('ZCARD', records_key(principal))
+  if records >= config.max_records then
     quota = 'records'
   elseif held > config.max_bytes_per_caller then
     quota = 'bytes'
   elseif allowed and held > allowed then
     return NO_ROOM
   end
-  if not quota then return nil end
+  if not quota then return nil, scarce(pending + 1, records, held) end
   local first = redis.call('ZRANGE', records_key(principal), 0, 0, 'WITHSCORES')
   return { 'full', math.max(1000, tonumber(first[2] or now) - now), quota }
 end
@@ -49,11 +58,12 @@ function operations.begin(
   for _, name in ipairs(older) do
     local there = redis.call('MGET', seen_key(name[1]), question_key(asks))
     if there[1] then
-      local got = redis.call('HMGET', call_key(name[1]), 'fingerprint', 'state', 'replica', 'idempotent')
+      local got = redis.call('HMGET', call_key(name[1]), 'fingerprint', 'state', 'replica', 'idempotent', 'principal')
       if not got[1] then return EXPIRED end
       if got[1] ~= name[2] then return CONFLICT end
       if not may_take(tonumber(got[2]), got[3], got[4]) then return { 'exists', name[1], row(name[1]) } end
-      redis.call('HSET', call_key(name[1]), 'state', state, 'replica', me, 'note', name[3])
+      redis.call('HSET', call_key(name[1]), 'state', state, 'replica', me)
+      write_note(name[1], got[5], name[3])
       redis.call('SREM', held_key(got[3]), name[1])
       notify(got[3], name[1])
       own(name[1])
@@ -64,20 +74,21 @@ function operations.begin(
   end
   local left = rejoins and remnant(key, fingerprint)
   if left then return left end
-  local full = full_for(principal, config.record_bytes + #note, allowed)
+  local full, nearly = full_for(principal, config.record_bytes + #note, allowed)
   if full then return full end
   store(key, fingerprint, principal, backend, state, note, idempotent, question, now, pending_ms)
-  return { 'new', now }
+  return { 'new', now, nearly }
 end
 
 -- Begins a call of this replica's that is not running, because the reply to an earlier `begin` was lost. `found` is the note
 -- that `begin` found; it does not take the call by itself, for a server may carry out a `begin` so late that the call runs.
 function operations.take(key, found, note, state)
-  local got = redis.call('HMGET', call_key(key), 'state', 'replica', 'note')
+  local got = redis.call('HMGET', call_key(key), 'state', 'replica', 'note', 'principal')
   if not got[1] then return absent() end
   if got[2] ~= me or got[3] ~= found or (tonumber(got[1]) or DONE) > DISPATCHING then return { 'exists', key, row(key) } end
   insist()
-  redis.call('HSET', call_key(key), 'state', state, 'note', note)
+  redis.call('HSET', call_key(key), 'state', state)
+  write_note(key, got[4], note)
   return { 'created', key, row(key) }
 end
 
@@ -87,6 +98,11 @@ function operations.restore(key, fingerprint, principal, backend, state, note, i
   insist()
   store(key, fingerprint, principal, backend, state, note, idempotent, question, created, left)
   if state == AWAITING_USER then open(question, key) end
+  if state == UNKNOWN then -- it is over: nobody runs it, and it counts among those that are
+    redis.call('ZREM', pending_key(principal), key)
+    redis.call('SREM', held_key(me), key)
+    count(records_key(principal), key, now + left)
+  end
   return YES
 end
 
@@ -99,10 +115,7 @@ function operations.advance(key, from, to, note)
   if not (found and allowed) then return NO end
   insist()
   redis.call('HSET', call_key(key), 'state', to)
-  if note then
-    grow(got[5], key, #note - redis.call('HSTRLEN', call_key(key), 'note'))
-    redis.call('HSET', call_key(key), 'note', note)
-  end
+  if note then write_note(key, got[5], note) end
   if to == AWAITING_USER then
     open(got[3], key)
     wake(key, got[2], got[4])

@@ -5,7 +5,7 @@
 -- Returns a list with one reply for each operation: a word, or {word, value...}. States are the numbers of CallState.
 
 local config = cmsgpack.unpack(ARGV[1])
-local me = config.replica
+local me, prefix = config.replica, config.prefix
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
@@ -19,11 +19,11 @@ local REGISTERED, DISPATCHING, AWAITING_USER, UNKNOWN, DONE = 1, 2, 4, 5, 6
 local YES, NO, ABSENT, RESTORING = { ok = 'yes' }, { ok = 'no' }, { ok = 'absent' }, { ok = 'restoring' }
 local CONFLICT, EXPIRED, TOO_LARGE = { ok = 'conflict' }, { ok = 'expired' }, { ok = 'too_large' }
 
-local BIRTH = 'toolgate:birth' -- when the data here began; gone with the data when a server starts empty
-local EPOCH = 'toolgate:epoch' -- the same, or when a server last started with these data
-local SERVER = 'toolgate:server' -- the id of the run of the server that wrote these data
-local REPLICAS = 'toolgate:replicas' -- replica -> when its lease ends
-local RESTORERS = 'toolgate:restorers' -- replica -> until when it may be restoring what it owns
+local BIRTH = prefix .. 'birth' -- when the data here began; gone with the data when a server starts empty
+local EPOCH = prefix .. 'epoch' -- the same, or when a server last started with these data
+local SERVER = prefix .. 'server' -- the id of the run of the server that wrote these data
+local REPLICAS = prefix .. 'replicas' -- replica -> when its lease ends
+local RESTORERS = prefix .. 'restorers' -- replica -> until when it may be restoring what it owns
 local FIELDS = { 'fingerprint', 'principal', 'backend', 'state', 'note', 'replica', 'idempotent', 'question', 'created', 'outcome' }
 local CLAIM_REPLICAS = 16 -- dead replicas looked at in one claim; the rest next time
 local TOTAL = '' -- the field of a principal's sizes that has their sum; no call has this key
@@ -31,15 +31,15 @@ local SWEEP = 1000 -- members in one command; a script may hand over some 8000 v
 local LARGE = 65536 -- bytes of an outcome for which the server is asked what it has left, which costs some 30 us
 local PATIENCE = 10 -- how much longer than foreseen replicas may take to restore what they own
 
-local function call_key(key) return 'toolgate:{' .. key .. '}:call' end
-local function seen_key(key) return 'toolgate:{' .. key .. '}:seen' end
-local function remnant_key(key) return 'toolgate:{' .. key .. '}:remnant' end
-local function question_key(question) return 'toolgate:question:' .. question end
-local function pending_key(principal) return 'toolgate:pending:' .. principal end
-local function records_key(principal) return 'toolgate:records:' .. principal end
-local function sizes_key(principal) return 'toolgate:sizes:' .. principal end
-local function remnants_key(principal) return 'toolgate:remnants:' .. principal end
-local function held_key(replica) return 'toolgate:held:' .. replica end
+local function call_key(key) return prefix .. '{' .. key .. '}:call' end
+local function seen_key(key) return prefix .. '{' .. key .. '}:seen' end
+local function remnant_key(key) return prefix .. '{' .. key .. '}:remnant' end
+local function question_key(question) return prefix .. 'question:' .. question end
+local function pending_key(principal) return prefix .. 'pending:' .. principal end
+local function records_key(principal) return prefix .. 'records:' .. principal end
+local function sizes_key(principal) return prefix .. 'sizes:' .. principal end
+local function remnants_key(principal) return prefix .. 'remnants:' .. principal end
+local function held_key(replica) return prefix .. 'held:' .. replica end
 
 local epoch = false
 local function read_epoch()
@@ -76,7 +76,7 @@ local function dead(replica) return replica ~= me and lease(replica) <= now and 
 local function row(key) return redis.call('HMGET', call_key(key), unpack(FIELDS)) end
 
 local function notify(replica, key)
-  if replica ~= me then redis.call('PUBLISH', 'toolgate:wake:' .. replica, key) end
+  if replica ~= me then redis.call(config.publish, prefix .. 'wake:' .. replica, key) end
 end
 
 -- Wakes the replica that owns a call, and those that watch it, because it has changed.
@@ -96,7 +96,7 @@ end
 
 -- Lets the operation write although the server has no memory left: a server looks at that before the first write of a
 -- script only, and lets pass what frees memory. For what keeps calls from getting lost, and takes little.
-local function insist() redis.call('DEL', 'toolgate:nothing') end
+local function insist() redis.call('DEL', prefix .. 'nothing') end
 
 -- The bytes that the server has left, that it uses, and that it may use. The first is nil and the last 0 if it has no limit,
 -- makes room by itself, or does not say.
@@ -122,6 +122,12 @@ local function grow(principal, key, bytes)
   redis.call('HINCRBY', sizes, key, bytes)
   redis.call('HINCRBY', sizes, TOTAL, bytes)
   lasting[sizes] = pending_ms + result_ms
+end
+
+-- Replaces the note of a call.
+local function write_note(key, principal, note)
+  grow(principal, key, #note - redis.call('HSTRLEN', call_key(key), 'note'))
+  redis.call('HSET', call_key(key), 'note', note)
 end
 
 -- Gives back all bytes of these calls.

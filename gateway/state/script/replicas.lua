@@ -29,7 +29,8 @@ function operations.restored()
 end
 
 -- Extends this replica's lease and releases calls that have expired. If the epoch is not the one the replica knows, it is
--- counted among those that are restoring their calls. The last value says which data these are.
+-- counted among those that are restoring their calls. The last two values say which data these are, and how many
+-- replicas have died and may have left calls.
 function operations.beat(outlived, known)
   insist()
   redis.call('SET', BIRTH, now, 'NX')
@@ -37,7 +38,16 @@ function operations.beat(outlived, known)
   if #outlived > 0 then redis.call('SREM', held_key(me), unpack(outlived)) end
   if read_epoch() ~= known then operations.restoring() end
   local _, used, most = room()
-  return { 'beat', read_epoch(), restoring() and 1 or 0, now, used, most, redis.call('GET', BIRTH) }
+  local died = redis.call('ZCOUNT', REPLICAS, '-inf', now)
+  return { 'beat', read_epoch(), restoring() and 1 or 0, now, used, most, redis.call('GET', BIRTH), died }
+end
+
+-- At most so many replicas, each with the milliseconds since its last heartbeat; none that has left.
+function operations.replicas(most)
+  local found = {}
+  local leases = redis.call('ZREVRANGEBYSCORE', REPLICAS, '+inf', '(0', 'WITHSCORES', 'LIMIT', 0, most)
+  for i = 1, #leases, 2 do table.insert(found, { leases[i], math.max(0, now - (tonumber(leases[i + 1]) - lease_ms)) }) end
+  return { 'replicas', found }
 end
 
 function operations.mine() return { 'mine', redis.call('SMEMBERS', held_key(me)) } end

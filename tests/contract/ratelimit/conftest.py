@@ -12,7 +12,6 @@ from gateway.ratelimit.limits import SharedBuckets
 from gateway.ratelimit.outcome import Outcome
 from gateway.ratelimit.rules import Parts, Plan
 from tests.support.limit_clients import replica
-from tests.support.redis_server import RedisServer
 
 
 class InMemory:
@@ -28,10 +27,10 @@ class InMemory:
         pass
 
 
-@pytest.fixture(params=["memory", "redis"])
-async def buckets(request: pytest.FixtureRequest, redis_server: RedisServer) -> AsyncIterator[SharedBuckets]:
+@pytest.fixture(params=["memory", "redis_server", "redis_cluster"])
+async def buckets(request: pytest.FixtureRequest) -> AsyncIterator[SharedBuckets]:
     if request.param == "memory":
         yield InMemory()
         return
-    async with replica(redis_server.url) as shared:
+    async with replica(request.getfixturevalue(request.param).url) as shared:
         yield shared

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from typing import Any
 
 import pytest
 
+from gateway.ratelimit.calendar import bounds
 from gateway.ratelimit.limits import SharedBuckets
 from gateway.ratelimit.outcome import Outcome
 from gateway.ratelimit.rules import Plan
-from tests.unit.ratelimit.model import parts, remaining, rule
+from tests.unit.ratelimit.model import calendar_rule, parts, remaining, rule
 
 pytestmark = pytest.mark.anyio
 
@@ -38,15 +40,29 @@ async def test_a_request_that_one_limit_refuses_is_not_counted_by_others(buckets
     assert sum(outcome.refused is None for outcome in taken) == 20
     wide = await buckets.take(Plan(plan.rules[:1]), parts())
     assert remaining(wide) == [1000 - 20 - 1]
+    refused = await buckets.take(plan, parts("key:1"))
+    assert remaining(refused) == [1000 - 20 - 1, 0]
 
 
 async def test_requests_of_one_turn_may_have_different_limits(buckets: SharedBuckets) -> None:
-    one, other = rule("one", **DAILY, burst=1), rule("other", **DAILY, parts=("tool", "ip"), burst=2)
-    plans = [Plan((one,)), Plan((other, one)), Plan((other,)), Plan((one, other))]
-    asked = [buckets.take(plan, parts(caller)) for plan, caller in zip(plans, "aabb", strict=True)]
+    one, other = rule("one", **DAILY, burst=1), rule("other", **DAILY, parts=("tool", "ip"), burst=3)
+    plans = [Plan((one,)), Plan((other,)), Plan((one, other)), Plan((other, one))]
+    asked = [buckets.take(plan, parts(caller)) for plan, caller in zip(plans, "abba", strict=True)]
     taken = await asyncio.gather(*asked)
-    assert [outcome.refused and outcome.refused.name for outcome in taken] == [None, "one", None, None]
-    assert [remaining(outcome) for outcome in taken] == [[0], [2, 0], [1], [0, 0]]
+    assert [outcome.refused and outcome.refused.name for outcome in taken] == [None, None, None, "one"]
+    assert [remaining(outcome) for outcome in taken] == [[0], [2], [0, 1], [1, 0]]
+
+
+async def test_a_month_is_counted_together_with_other_limits_or_not_at_all(buckets: SharedBuckets) -> None:
+    plan = Plan((calendar_rule("month", 150, "monthly"), calendar_rule("day", 200, "daily"), rule(**DAILY, burst=100)))
+    taken = await asyncio.gather(*(buckets.take(plan, parts(f"key:{number % 2}")) for number in range(400)))
+    assert sum(outcome.refused is None for outcome in taken) == 200
+    assert {remaining(outcome)[2] for outcome in taken if outcome.refused is not None} == {0}
+    assert remaining(await buckets.take(Plan(plan.rules[:2]), parts("key:1"))) == [49, 99]
+    quota = Plan(plan.rules[:1])
+    last = [await buckets.take(quota, parts("key:1")) for _ in range(50)][-1]
+    assert last.refused is quota.rules[0]
+    assert abs(last.retry_after_s - (bounds("month", int(time.time()) // 86400)[1] - time.time())) < 60
 
 
 async def test_a_bucket_fills_with_time(buckets: SharedBuckets) -> None:

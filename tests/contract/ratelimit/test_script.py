@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import itertools
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -10,15 +13,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from gateway.ratelimit import Rule
-from gateway.ratelimit.outcome import Outcome
+from gateway.ratelimit import MemoryBuckets, Rule
+from gateway.ratelimit.outcome import Outcome, headers
 from gateway.ratelimit.redis import SCRIPT as SCRIPT_BYTES
 from gateway.ratelimit.redis import encode, outcome
 from gateway.ratelimit.rules import Parts, Plan
 from tests.support.limit_clients import replica
 from tests.support.redis_server import RedisServer
-from tests.unit.ratelimit.model import Clock, TokenBuckets, parts, rule
-from tests.unit.ratelimit.test_memory import RATES, STEPS
+from tests.unit.ratelimit.model import Clock, TokenBuckets, calendar_rule, parts, rule
+from tests.unit.ratelimit.test_memory import RULES, STEPS
 
 SCRIPT = SCRIPT_BYTES.decode()
 START_US = 1_800_000_000_000_000
@@ -38,10 +41,18 @@ class ScriptedBuckets:
         self._clock = clock
 
     def take(self, *asked: tuple[Plan, Parts]) -> list[Outcome]:
-        keys = [f"{rule.name}:{rule.identity(parts)}" for plan, parts in asked for rule in plan.rules]
-        operations = msgspec.msgpack.encode([[encode(plan)] for plan, _ in asked])
-        replies = self._run(keys, [b"", operations, self._clock.now_us])
-        return [outcome(plan, reply) for (plan, _), reply in zip(asked, replies, strict=True)]
+        self.last = self._ask([(plan, parts, []) for plan, parts in asked])
+        return [outcome(plan, reply) for (plan, _), reply in zip(asked, self.last, strict=True)]
+
+    def give_back(self, plan: Plan, parts: Parts, reply: list[int]) -> None:
+        """Gives back what was taken with this reply."""
+        self._ask([(plan, parts, [reply[2::2]])])
+
+    def _ask(self, asked: Sequence[tuple[Plan, Parts, list[list[int]]]]) -> list[list[int]]:
+        keys = [f"{rule.name}:{rule.identity(parts)}" for plan, parts, _ in asked for rule in plan.rules]
+        operations = msgspec.msgpack.encode([[encode(plan), *lefts] for plan, _, lefts in asked])
+        replies: list[list[int]] = self._run(keys, [b"", operations, self._clock.now_us])
+        return replies
 
 
 @pytest.fixture
@@ -54,7 +65,7 @@ def buckets(redis_server: RedisServer, clock: Clock) -> ScriptedBuckets:
     return ScriptedBuckets(redis_server.connect(), clock)
 
 
-@given(rules=st.lists(RATES, min_size=1, max_size=3), steps=STEPS)
+@given(rules=RULES, steps=STEPS)
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_the_script_does_exactly_what_buckets_of_tokens_do(
     redis_server: RedisServer, rules: Sequence[Rule], steps: Sequence[tuple[int, str, str]]
@@ -70,6 +81,31 @@ def test_the_script_does_exactly_what_buckets_of_tokens_do(
             (outcome,) = buckets.take((plan, asked))
             assert (outcome.refused is None) == expected
             assert list(outcome.debts) == [model.debt(rule, asked) for rule in rules]
+
+
+@given(rules=RULES, steps=STEPS, later_us=st.sampled_from([0, 3, 5_000_000, 86_400_000_000]))
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_is_given_back_was_never_taken(
+    redis_server: RedisServer, rules: Sequence[Rule], steps: Sequence[tuple[int, str, str]], later_us: int
+) -> None:
+    """Also if it comes later: then a bucket may have filled, or another day have begun."""
+    clock = Clock(START_US)
+    with redis_server.connect() as redis:
+        redis.flushall()
+        buckets, model, plan = ScriptedBuckets(redis, clock), TokenBuckets(clock), Plan(tuple(rules))
+        for pause_us, caller, tool in steps[:10]:
+            clock.now_us += pause_us
+            asked = parts(caller, tool=tool)
+            model.take(plan, asked)
+            buckets.take((plan, asked))
+        if buckets.take((plan, parts()))[0].refused is None:
+            (reply,) = buckets.last
+            clock.now_us += later_us
+            buckets.give_back(plan, parts(), reply)
+        look = Plan((*rules, rule("none left", burst=1)))
+        buckets.take((Plan(look.rules[-1:]), parts()))  # so that looking takes nothing
+        (outcome,) = buckets.take((look, parts()))
+        assert list(outcome.debts[:-1]) == [model.debt(rule, parts()) for rule in rules]
 
 
 def test_redis_keeps_a_bucket_until_it_is_full_and_no_longer(redis_server: RedisServer, clock: Clock) -> None:
@@ -112,6 +148,65 @@ def test_a_limit_that_was_made_narrower_counts_at_once(buckets: ScriptedBuckets,
     assert (refused.refused is not None, refused.retry_after_s) == (True, 1)
     clock.now_us += 500_000
     assert buckets.take((narrower, parts()))[0].refused is None
+
+
+Taking = Callable[[Plan], Outcome]
+
+
+@pytest.fixture(params=["memory", "redis"])
+def take(request: pytest.FixtureRequest, buckets: ScriptedBuckets, clock: Clock) -> Taking:
+    """Takes for one caller by the clock of the test."""
+    if request.param == "memory":
+        here = MemoryBuckets(clock, calendar=clock)
+        return lambda plan: here.take(plan, parts())
+    return lambda plan: buckets.take((plan, parts()))[0]
+
+
+def test_each_month_has_its_length(take: Taking, clock: Clock) -> None:
+    plan = Plan((calendar_rule("month", 1),))
+    for year, month in itertools.product((2028, 2029, 2099, 2100, 2101, 2400), range(1, 13, 2)):
+        ends = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
+        clock.now_us = int(ends.timestamp()) * 1_000_000 - 1_500_000
+        assert take(plan).refused is None
+        clock.now_us += 500_000
+        assert take(plan).retry_after_s == 1
+        clock.now_us += 1_000_000
+        assert take(plan).refused is None
+        length_s = int((ends + timedelta(days=31)).replace(day=1).timestamp()) - int(ends.timestamp())
+        assert take(plan).retry_after_s == length_s
+
+
+def test_a_clock_that_trembles_at_midnight_begins_a_day_once(take: Taking, clock: Clock) -> None:
+    plan = Plan((calendar_rule("day", 3),))
+    clock.now_us = 1_800_057_600_000_000
+    midnight = clock.now_us - clock.now_us % 86_400_000_000
+    passed = 0
+    for step in range(200):
+        clock.now_us = midnight + (-1_000_000 if step % 2 else 1_000_000)
+        passed += take(plan).refused is None
+    assert passed == 3
+    clock.now_us = midnight - 7_200_000_000  # what was counted by a clock that went wrong is held against nobody
+    assert take(plan).refused is None
+
+
+def test_a_quota_that_was_made_smaller_counts_at_once(buckets: ScriptedBuckets) -> None:
+    for _ in range(5):
+        buckets.take((Plan((calendar_rule("day", 10),)), parts()))
+    refused = buckets.take((Plan((calendar_rule("day", 2),)), parts()))[0]
+    assert dict(headers(refused))[b"ratelimit"] == b'"quota";r=0;t=%d' % refused.retry_after_s
+    assert 0 < refused.retry_after_s <= 86400
+
+
+def test_a_quota_outlasts_a_change_of_the_operators_keys(redis_server: RedisServer) -> None:
+    plan = Plan((calendar_rule("month", 6),))
+
+    async def taken(keys: list[str], times: int) -> int:
+        async with replica(redis_server.url, keys) as shared:
+            return sum([(await shared.take(plan, parts())).refused is None for _ in range(times)])
+
+    old, new = ("an old key of at least thirty-two characters", "a new key of at least thirty-two characters")
+    steps = [([old], 1), ([old, new], 1), ([new, old], 1), ([old, new], 1), ([new, old], 1), ([new], 9)]
+    assert [asyncio.run(taken(keys, times)) for keys, times in steps] == [1, 1, 1, 1, 1, 1]
 
 
 def test_a_malformed_bucket_counts_as_full(buckets: ScriptedBuckets, redis_server: RedisServer) -> None:

@@ -1,4 +1,4 @@
-"""`held` and `on_changed`: what a process knows of its own calls without asking Redis."""
+"""`held`, `unfinished` and `on_changed`: what a process knows of its own calls without asking Redis."""
 
 from __future__ import annotations
 
@@ -28,6 +28,14 @@ async def test_the_owner_holds_the_current_state_of_its_call(state: State) -> No
     assert (held.state, held.note) == (ACCEPTED, b"other")
 
 
+async def test_unfinished_calls_are_those_that_are_not_over(state: State) -> None:
+    running, waiting, ended, forgotten = [(await began(state, to=ACCEPTED)).key for _ in range(4)]
+    assert await state.advance(waiting, [ACCEPTED], AWAITING_USER, note=b"challenge")
+    await state.settle(ended, b"outcome")
+    await state.forget(forgotten)
+    assert {each.key: each.state for each in state.unfinished()} == {running: ACCEPTED, waiting: AWAITING_USER}
+
+
 async def test_a_call_that_never_began_or_was_forgotten_is_not_held(state: State) -> None:
     key = (await began(state)).key
     await state.forget(key)
@@ -36,10 +44,10 @@ async def test_a_call_that_never_began_or_was_forgotten_is_not_held(state: State
 
 
 async def test_a_call_whose_time_is_over_is_not_held(open_replica: OpenReplica) -> None:
-    state = await open_replica(StateLimits(pending_ttl_s=0.05))
+    state = await open_replica(StateLimits(pending_ttl_s=0.3))
     key = (await began(state, to=ACCEPTED)).key
     await until_gone(state, key)
-    assert state.held(key) is None
+    await until(lambda: state.held(key) is None, "the clock of Redis, as a busy machine knows it, says so too")
 
 
 async def test_a_call_that_another_replica_has_changed_is_not_held(open_replica: OpenReplica) -> None:

@@ -98,6 +98,25 @@ async def test_a_caller_has_so_many_pending_calls_and_no_more(open_state: OpenSt
     assert await begins(state)
 
 
+async def test_who_finds_a_quota_nearly_or_entirely_used_is_counted(open_state: OpenState) -> None:
+    """Ours: nine tenths of ten are used by nine, so that the tenth call finds them scarce."""
+    state = await open_state(StateLimits(max_pending=10, max_records=5))
+    found: list[tuple[str, bool]] = []
+    state.on_quota(lambda quota, is_full: found.append((quota, is_full)))
+    keys = [(await began(state)).key for _ in range(9)]
+    assert not found
+    await began(state)
+    assert found == [("pending", False)]
+    assert (await refusal(state)).quota == "pending"
+    assert found[1:] == [("pending", True)]
+    for key in keys[:5]:
+        await state.settle(key, b"")
+    assert (await refusal(state)).quota == "records"
+    assert found[2:] == [("records", True)]
+    await began(state, call(principal="another"))
+    assert len(found) == 3
+
+
 async def test_finished_calls_count_until_they_expire(open_state: OpenState) -> None:
     state = await open_state(StateLimits(max_records=2, result_ttl_s=100.0))
     for _ in range(2):

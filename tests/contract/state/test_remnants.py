@@ -111,13 +111,16 @@ async def test_an_outcome_too_large_leaves_it_as_it_was(open_state: OpenState) -
     assert state.held(key) is not None
 
 
-async def test_other_replicas_get_the_outcome_of_a_forgotten_call(open_replica: OpenReplica) -> None:
+async def test_other_replicas_get_the_outcome_of_a_forgotten_call(
+    open_replica: OpenReplica, redis_server: RedisServer
+) -> None:
     one, two = await open_replica(), await open_replica()
     key = (await began(one, to=ACCEPTED)).key
     waiting = asyncio.create_task(two.wait(key, LONG_S))
 
     async def watched() -> bool:
-        return bool(await one._redis.hget(f"toolgate:{{{key}}}:call", "watchers"))
+        with redis_server.connect() as redis:
+            return bool(redis.hget(f"toolgate:{{{key}}}:call", "watchers"))
 
     await until(watched, "the other replica waits for it")
     await one.forget(key, b"refused")

@@ -44,6 +44,16 @@ async def test_a_hundred_begin_on_two_replicas_and_one_creates(open_replica: Ope
     assert [type(each) for each in begun].count(Exists) == 99
 
 
+async def test_replicas_are_known_until_they_leave(open_replica: OpenReplica) -> None:
+    one, two = await open_replica(), await open_replica()
+    for replica in (one, two):
+        ages = await replica.replicas()
+        assert ages.keys() == {one.replica, two.replica}
+        assert all(0 <= age_s < LONG_S for age_s in ages.values())
+    await two.aclose()
+    assert (await one.replicas()).keys() == {one.replica}
+
+
 async def test_two_replicas_settle_and_one_wins(open_replica: OpenReplica) -> None:
     one, two = await open_replica(), await open_replica()
     key = (await began(one, to=ACCEPTED)).key

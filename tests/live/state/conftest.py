@@ -24,7 +24,7 @@ class Replicas:
         state = replica_at(self._url)
         self._opened.push_async_callback(state.aclose)
         await state.start()
-        await until(lambda: not state._sync._background, "it has read the settings of Redis")
+        await until(lambda: not state._background, "it has read the settings of Redis")
         return state
 
 

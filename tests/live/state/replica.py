@@ -14,14 +14,13 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from redis.asyncio import Redis
-
 from gateway.state.address import Address
-from gateway.state.connections import connect
+from gateway.state.connections import Client, connect
 from gateway.state.port import CallState, StateLimits
 from gateway.state.redis import RedisState
 from gateway.state.replica_sync import Timing
 from gateway.state.sealing import Sealer
+from gateway.state.server_store import ServerStore
 from tests.support.stored_calls import KEYS, begins, call
 
 TIMING = Timing(lease_s=0.6, beat_s=0.1, settle_in_s=1.2, poll_s=0.3)
@@ -29,10 +28,10 @@ LIMITS = StateLimits(max_pending=10_000)
 ANSWERS_S = 20.0  # starting an interpreter included, on a busy machine
 
 
-def replica_at(where: Redis | str) -> RedisState:
+def replica_at(where: Client | str) -> RedisState:
     """A replica that is not started yet, on a client or at a URL."""
     redis = connect(Address.parse(where)) if isinstance(where, str) else where
-    return RedisState(redis, LIMITS, Sealer(KEYS, "state"), timing=TIMING)
+    return RedisState(ServerStore(redis), LIMITS, Sealer(KEYS, "state"), timing=TIMING)
 
 
 class ReplicaProcess:

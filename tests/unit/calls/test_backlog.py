@@ -45,7 +45,7 @@ class Bench:
 
 async def test_work_is_done_in_order_as_soon_as_the_state_is_up() -> None:
     bench = Bench()
-    backlog = Backlog(lambda: bench.is_up)
+    backlog = Backlog(lambda key: bench.is_up)
     assert all(backlog.hold(KEY, 1, bench.work(number)) for number in range(3))
     await asyncio.sleep(0)
     assert bench.done == []
@@ -59,17 +59,31 @@ async def test_work_is_done_in_order_as_soon_as_the_state_is_up() -> None:
 async def test_work_that_finds_the_state_gone_again_is_tried_again_in_its_place() -> None:
     bench = Bench()
     bench.is_up = True
-    backlog = Backlog(lambda: bench.is_up)
+    backlog = Backlog(lambda key: bench.is_up)
     backlog.hold(KEY, 1, bench.work(0, StateUnavailable(), StateUnavailable()))
     backlog.hold(KEY, 1, bench.work(1))
     await bench.until_done(0, 1)
     await backlog.aclose()
 
 
+async def test_work_for_calls_whose_part_of_the_state_is_away_holds_up_no_other() -> None:
+    bench = Bench()
+    away = {KEY, "unnoticed"}
+    backlog = Backlog(lambda key: key != KEY or key not in away)
+    backlog.hold(KEY, 1, bench.work(0))
+    backlog.hold("unnoticed", 1, bench.work(1, StateUnavailable()))
+    backlog.hold("other", 1, bench.work(2))
+    backlog.hold(KEY, 1, bench.work(3))
+    await bench.until_done(2, 1)
+    away.clear()
+    await bench.until_done(2, 1, 0, 3)
+    await backlog.aclose()
+
+
 async def test_work_that_fails_costs_the_others_nothing(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     bench.is_up = True
-    backlog = Backlog(lambda: bench.is_up)
+    backlog = Backlog(lambda key: bench.is_up)
     backlog.hold(KEY, 1, bench.work(0, ValueError("a bug")))
     backlog.hold(KEY, 1, bench.work(1))
     await bench.until_done(1)
@@ -80,7 +94,7 @@ async def test_work_that_fails_costs_the_others_nothing(caplog: pytest.LogCaptur
 
 async def test_the_bytes_it_remembers_are_bounded_until_the_work_is_done() -> None:
     bench = Bench()
-    backlog = Backlog(lambda: bench.is_up)
+    backlog = Backlog(lambda key: bench.is_up)
     sizes = {1: MAX_BYTES + 1, 2: MAX_BYTES - 4, 3: 5, 4: 4, 5: 1, 6: 0}
     held = [number for number, size in sizes.items() if backlog.hold(KEY, size, bench.work(number))]
     assert held == [2, 4, 6]
@@ -93,7 +107,7 @@ async def test_the_bytes_it_remembers_are_bounded_until_the_work_is_done() -> No
 
 async def test_the_pieces_of_work_it_holds_are_bounded() -> None:
     bench = Bench()
-    backlog = Backlog(lambda: bench.is_up)
+    backlog = Backlog(lambda key: bench.is_up)
     work = bench.work(1)
     assert all(backlog.hold(KEY, 0, work) for _ in range(MAX_COUNT))
     assert not backlog.hold(KEY, 0, work)
@@ -102,7 +116,7 @@ async def test_the_pieces_of_work_it_holds_are_bounded() -> None:
 
 async def test_what_is_lost_at_the_end_is_counted_and_named(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
-    backlog = Backlog(lambda: bench.is_up)
+    backlog = Backlog(lambda key: bench.is_up)
     await backlog.aclose()
     assert caplog.records == []
     assert (len(backlog), backlog.lost) == (0, 0)

@@ -110,7 +110,7 @@ async def test_a_result_is_read_as_the_route_said_when_its_call_began_whatever_b
     later = DeferredCall(run=RUN, decode="never", failure_patterns=("FAILED",))
     note = CallMetadata(dialect="oxp", wire_version="1.0", call_id="k", tool="Gone.Tool@1.0.0", deferred=later)
     await state.begin(NewCall(key=CALL, fingerprint="f", principal="p", backend="later", note=pack_metadata(note)))
-    callbacks = callbacks_at(state, Backlog(lambda: True), later=reader)
+    callbacks = callbacks_at(state, Backlog(lambda key: True), later=reader)
     request = Request(Head(method="POST", path="/callbacks/", headers={}), REST)
     assert await callbacks.answer(request, tokens(NEW).mint(CALL, RUN), None, Arrived()) == 200
     assert reader.read == [("never", ["FAILED"])]

@@ -11,6 +11,7 @@ from gateway.calls.names import CallNames
 from gateway.model import ONCE, CallContext, ToolCall, ToolRef
 from gateway.state.common import check_digest
 from gateway.state.sealing import Digester
+from gateway.state.store import MARKS
 
 OLD, NEW = "the older key of these tests, long enough", "the newer key of these tests, long enough"
 NAMES = CallNames(Digester([NEW], "calls"))
@@ -112,6 +113,23 @@ def test_names_under_older_keys_are_known_and_new_ones_come_first() -> None:
     assert after.of_request("p", "r", asked)[3] == (before.of_request("p", "r", asked)[1:3],)
     assert after.of_request("p", "r", asked)[:3] == NAMES.of_request("p", "r", asked)[:3]
     assert (NAMES.keyed("p", asked)[3], NAMES.keyed("p", asked)[0]) == ((), NAMES.owners("p")[0])
+
+
+def test_all_keys_of_a_principal_begin_with_the_mark_of_its_partition() -> None:
+    """Under whatever keys of the operator's; and principals are spread over all partitions."""
+    one, other = (CallNames(Digester(keys, "calls"), partitions=64) for keys in ([NEW, OLD], [OLD]))
+    marks = set()
+    for principal in map(str, range(1000)):
+        _, key, _, older = one.keyed(principal, call())
+        keys = {key, older[0][0], one.unkeyed(principal, call())[1], other.keyed(principal, call())[1]}
+        keys |= {*one.keys_of_id(principal, "k"), *one.keys_of_id(principal, "l", "u")}
+        keys |= {*one.keys_of_request(principal, "r"), one.of_request(principal, "r", call())[1]}
+        check_digest(*keys)
+        (mark,) = {key[0] for key in keys}
+        assert mark == one.mark(principal)
+        marks.add(mark)
+    assert marks == set(MARKS)
+    assert NAMES.mark("p") == ""
 
 
 def test_other_keys_make_other_names() -> None:

@@ -6,8 +6,9 @@ from fractions import Fraction
 from typing import Any
 
 from gateway.ratelimit import Rule
+from gateway.ratelimit.calendar import Window, bounds
 from gateway.ratelimit.outcome import Outcome
-from gateway.ratelimit.rules import Parts, Plan
+from gateway.ratelimit.rules import CALENDAR_STEP_S, Parts, Plan
 
 
 class Clock:
@@ -21,7 +22,10 @@ class Clock:
 
 
 class TokenBuckets:
-    """Each bucket begins full, fills by `count` tokens in `per_s` seconds, and gives one token for each request."""
+    """Each bucket begins full, fills by `count` tokens in `per_s` seconds, and gives one token for each request.
+
+    One with a window fills at the end of that.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -29,6 +33,8 @@ class TokenBuckets:
 
     def level(self, rule: Rule, parts: Parts) -> Fraction:
         tokens, since = self._buckets.get((rule.name, rule.identity(parts)), (Fraction(rule.burst), 0))
+        if rule.window is not None:
+            return tokens if since // 10**9 >= self._window(rule)[0] else Fraction(rule.burst)
         return min(Fraction(rule.burst), tokens + Fraction((self._clock() - since) * rule.count, rule.per_s * 10**9))
 
     def take(self, plan: Plan, parts: Parts) -> bool:
@@ -41,7 +47,14 @@ class TokenBuckets:
 
     def debt(self, rule: Rule, parts: Parts) -> Fraction:
         """What `Outcome.debts` has for this bucket."""
-        return (rule.burst - self.level(rule, parts)) * rule.step
+        used = rule.burst - self.level(rule, parts)
+        if rule.window is None:
+            return used * rule.step
+        return (used - 1) * rule.step + self._window(rule)[1] * 10**9 - self._clock() if used else Fraction(0)
+
+    def _window(self, rule: Rule) -> tuple[int, int]:
+        assert rule.window is not None
+        return bounds(rule.window, self._clock() // 10**9 // 86400)
 
 
 def remaining(outcome: Outcome) -> list[int]:
@@ -53,6 +66,11 @@ def remaining(outcome: Outcome) -> list[int]:
 def rule(name: str = "per-caller", **changed: Any) -> Rule:
     """Two a second, three at once, for each caller, unless given otherwise."""
     return Rule(**{"name": name, "parts": ("caller",), "count": 2, "per_s": 1, "burst": 3, **changed})
+
+
+def calendar_rule(window: Window, burst: int, name: str = "quota", **changed: Any) -> Rule:
+    """So many for each caller in each day or month."""
+    return rule(name, **{"count": 1, "per_s": CALENDAR_STEP_S, "burst": burst, "window": window, **changed})
 
 
 def parts(caller: str = "key:a", ip: str = "10.0.0.1", tool: str = "Search.Web", route: str = "search/*") -> Parts:

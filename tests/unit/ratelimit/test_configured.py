@@ -8,6 +8,7 @@ from gateway.assembly import parts
 from gateway.config import read
 from gateway.ports import Target
 from gateway.ratelimit import RateLimited
+from gateway.settings.cautions import warnings
 
 pytestmark = pytest.mark.anyio
 
@@ -58,6 +59,36 @@ def test_the_default_burst_is_the_count_of_the_rate() -> None:
     assert limits == {"per-caller": 100, "dear": 2, "mail": 1000, "polls": 3, "addresses": 60}
     (fast,) = read("auth: none\nrate_limits: [{name: a, key: ip, rate: 60000000/m}]").rate_limits
     assert fast.at_once == 1_000_000
+
+
+QUOTAS = """
+auth: none
+rate_limits:
+  - {name: daily, key: caller, rate: 10000/day}
+  - {name: monthly, key: ip+caller, rate: 3000000/month}
+  - {name: address, key: ip, rate: 9/month}
+  - {name: sliding, key: caller, rate: 9/d}
+"""
+REDIS = "state: {url: 'redis://localhost', keys: [a key of at least thirty-two characters]}"
+ALONE = "counts the {}'s requests anew with each start, in each process by itself: state.{} is not set"
+BY_ADDRESS = "address counts the month's requests of an address in each process by itself, and anew with each start"
+
+
+@pytest.mark.parametrize(
+    ("state", "lacking"), [("", "url"), ("state: {url: 'redis://localhost'}", "keys"), (REDIS, None)]
+)
+def test_a_quota_that_is_not_exact_is_warned_of(state: str, lacking: str | None) -> None:
+    quotas = {"daily": "day", "monthly": "month"}
+    alone = [f"{name} {ALONE.format(window, lacking)}" for name, window in quotas.items() if lacking]
+    found = [warning.removeprefix("rate_limits: ") for warning in warnings(read(QUOTAS + state)) if "count" in warning]
+    assert found == [*alone, BY_ADDRESS]
+
+
+async def test_a_configured_quota_is_that_of_the_calendar() -> None:
+    limits = parts.rate_limits(read(QUOTAS))
+    assert dict(await limits.spend("list", "key:a", "10.0.0.1", None))[b"ratelimit-policy"] == (
+        b'"daily";q=10000;w=86400, "monthly";q=3000000;w=2678400, "sliding";q=9;w=86400'
+    )
 
 
 @pytest.mark.parametrize("tools", ["${env:ANY}", "Mail.*"])

@@ -11,27 +11,36 @@ from hypothesis import strategies as st
 from gateway.ratelimit import MemoryBuckets, Rule
 from gateway.ratelimit.memory import SHARDS
 from gateway.ratelimit.rules import Plan
-from tests.unit.ratelimit.model import Clock, TokenBuckets, parts, rule
+from tests.unit.ratelimit.model import Clock, TokenBuckets, calendar_rule, parts, rule
 
+KEYS = st.sampled_from([("caller",), ("ip",), ("caller", "tool")])
 RATES = st.builds(
     rule,
     name=st.uuids().map(str),
-    parts=st.sampled_from([("caller",), ("ip",), ("caller", "tool")]),
+    parts=KEYS,
     count=st.integers(1, 1_000_000),
     per_s=st.sampled_from([1, 60, 3600, 86400]),
     burst=st.integers(1, 5),
 )
-PAUSES_US = st.one_of(st.integers(0, 3), st.integers(0, 2_000_000), st.integers(0, 100_000_000_000))
+QUOTAS = st.builds(
+    calendar_rule,
+    st.sampled_from(["day", "month"]),
+    st.integers(1, 5),
+    name=st.uuids().map(str),
+    parts=KEYS,
+)
+RULES = st.lists(RATES | QUOTAS, min_size=1, max_size=3)
+PAUSES_US = st.one_of(st.integers(0, 3), st.integers(0, 2_000_000), st.integers(0, 3_000_000_000_000))
 STEPS = st.lists(st.tuples(PAUSES_US, st.sampled_from("ab"), st.sampled_from("xy")), max_size=40)
 
 
-@given(st.lists(RATES, min_size=1, max_size=3), STEPS)
+@given(RULES, STEPS)
 @settings(max_examples=200, deadline=None)
 def test_buckets_do_exactly_what_buckets_of_tokens_do(
     rules: Sequence[Rule], steps: Sequence[tuple[int, str, str]]
 ) -> None:
     clock = Clock(12345)
-    buckets, model, plan = MemoryBuckets(clock), TokenBuckets(clock), Plan(tuple(rules))
+    buckets, model, plan = MemoryBuckets(clock, calendar=clock), TokenBuckets(clock), Plan(tuple(rules))
     for pause_us, caller, tool in steps:
         clock.now_us += pause_us
         asked = parts(caller, tool=tool)
@@ -115,6 +124,21 @@ def test_looking_for_an_exhausted_bucket_takes_and_keeps_nothing() -> None:
     assert len(buckets) == 0
     assert buckets.take(plan, parts()).refused is None
     assert buckets.exhausted(limit, parts()) == limit.depth
+
+
+def test_counts_of_a_window_are_kept_until_it_ends() -> None:
+    clock = Clock(1_790_812_800_000_000 - 2_000_000)  # two seconds before the end of September 2026
+    buckets, plan = MemoryBuckets(clock, calendar=clock), Plan((calendar_rule("month", 3, parts=("ip",)),))
+    limit = plan.rules[0]
+    for _ in range(3):
+        assert buckets.exhausted(limit, parts()) is None
+        buckets.take(plan, parts())
+    _sweep(buckets)
+    assert buckets.exhausted(limit, parts()) == 2 * limit.step + 2_000_000_000
+    clock.now_us += 2_000_000
+    _sweep(buckets)
+    assert len(buckets) == 0
+    assert buckets.exhausted(limit, parts()) is None
 
 
 def _sweep(buckets: MemoryBuckets) -> None:

@@ -7,7 +7,7 @@ import pytest
 from gateway.ratelimit import MemoryBuckets, RateLimited, Rule
 from gateway.ratelimit.outcome import Outcome, headers
 from gateway.ratelimit.rules import Plan
-from tests.unit.ratelimit.model import Clock, parts, rule
+from tests.unit.ratelimit.model import Clock, calendar_rule, parts, rule
 
 
 def take(*rules: Rule, times: int = 1) -> Outcome:
@@ -33,6 +33,17 @@ def test_a_policy_is_the_burst_and_the_time_it_takes_to_come_back(rate: tuple[in
         b"ratelimit-policy",
         b'"per-caller";' + policy,
     )
+
+
+def test_a_quota_says_how_many_are_left_and_when_its_day_or_month_ends() -> None:
+    clock = Clock(1_790_812_800_000_000 - 5_000_000)  # five seconds before the end of September 2026
+    buckets, plan = (
+        MemoryBuckets(clock, calendar=clock),
+        Plan((calendar_rule("month", 2), calendar_rule("day", 9, "d"))),
+    )
+    said = [dict(headers(buckets.take(plan, parts())))[b"ratelimit"] for _ in range(3)]
+    assert said == [b'"quota";r=1;t=5, "d";r=8;t=5', b'"quota";r=0;t=5, "d";r=7;t=5', b'"quota";r=0;t=5']
+    assert plan.policy[1] == b'"quota";q=2;w=2678400, "d";q=9;w=86400'  # a month may have 31 days
 
 
 def test_several_limits_stand_in_one_list_in_the_order_of_the_file() -> None:

@@ -12,6 +12,8 @@ ADDRESSES = [
     ("rediss://u:p@redis.example.com:6380/7", "rediss://redis.example.com:6380/7"),
     ("redis://[::1]/3", "redis://[::1]:6379/3"),
     ("redis+sentinel://a/main", "redis+sentinel://a:26379/main/0"),
+    ("redis+cluster://a", "redis+cluster://a:6379"),
+    ("rediss+cluster://u:p@a,b:1,[::1]:3/", "rediss+cluster://a:6379,b:1,[::1]:3"),
     ("rediss+sentinel://:p@a:1,b,[::1]:3/main.x-1/2", "rediss+sentinel://a:1,b:26379,[::1]:3/main.x-1/2"),
 ]
 
@@ -57,6 +59,10 @@ def test_user_and_password_may_each_be_left_out(url: str, user: str | None, pass
         "redis://a/0?db=1",
         "redis://p/w@a",
         "redis://a\n",
+        "redis+cluster://a/0",
+        "redis+cluster://",
+        "redis+cluster://a,,b",
+        "redis+cluster://" + ",".join("n" * 65),
         "redis+sentinel://a",
         "redis+sentinel://a/",
         "redis+sentinel://a/0",  # a database whose service was left out

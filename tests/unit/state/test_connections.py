@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import socket
 import ssl
+from typing import Any
 
 import pytest
 from redis.exceptions import BusyLoadingError, InvalidResponse, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from gateway.state.address import Address
 from gateway.state.causes import cause
-from gateway.state.connections import check_library
+from gateway.state.connections import check_library, connect
+from tests.streams import accepting
 
 
 class Changed:
@@ -27,6 +31,26 @@ def test_a_library_that_lacks_a_method_or_a_parameter_is_refused_and_the_error_n
 ) -> None:
     with pytest.raises(ImportError, match=rf"^redis [0-9.]+ cannot be used, Changed\.{method}\(.*\) is missing"):
         check_library([(Changed, method, parameters)])
+
+
+@pytest.mark.anyio
+async def test_what_is_written_to_a_connection_that_was_just_closed_fails_as_a_closed_connection() -> None:
+    """Ours: uvloop raises an error of its own, which is none of redis-py and none of the system."""
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(4096):
+            for command in data.split(b"*")[1:]:
+                writer.write(b"+PONG\r\n" if b"PING" in command else b"+OK\r\n")
+
+    async with accepting(hold) as port:
+        client = connect(Address.parse(f"redis://127.0.0.1:{port}"))
+        connection: Any = await client.connection_pool.get_connection()  # type: ignore[no-untyped-call]
+        connection.socket_timeout = None
+        connection._writer.transport.abort()
+        await asyncio.sleep(0)
+        with pytest.raises(RedisConnectionError, match="closed"):
+            await connection.send_packed_command([b"*1\r\n$4\r\nPING\r\n"], check_health=False)
+        await client.aclose()
 
 
 REFUSED = "Multiple exceptions: [Errno 111] Connect call failed ('::1', 1), Connection refused"  # two addresses

@@ -10,8 +10,8 @@ import pytest
 from gateway.state.owned_calls import MAX_RECENT, MAX_RECENT_BYTES, OwnedCalls, RecentEndings
 from gateway.state.port import ACCEPTED, REGISTERED, NewCall, Record, StateLimits
 from gateway.state.records import Records
-from gateway.state.script_client import ScriptClient
 from gateway.state.sealing import Sealer
+from gateway.state.store import Scripts
 
 TTL_S = 600.0
 KEY = "k" * 43
@@ -32,7 +32,8 @@ def keys(recent: RecentEndings) -> list[str]:
 
 @pytest.mark.parametrize("ahead_s", [3600.0, -3600.0])
 def test_a_call_is_owned_for_its_whole_time_though_redis_has_another_clock(ahead_s: float) -> None:
-    owned = OwnedCalls(cast(ScriptClient, None), Records(Sealer((), "state")), StateLimits(pending_ttl_s=TTL_S))
+    limits = StateLimits(pending_ttl_s=TTL_S)
+    owned = OwnedCalls(cast(Scripts, None), Records(Sealer((), "state")), limits, RecentEndings(KEPT_S))
     redis_s = time.time() + ahead_s
     made: dict[str, Any] = {"fingerprint": "f", "principal": "p", "backend": "b", "state": ACCEPTED, "replica": "r"}
     owned[KEY] = record = Record(key=KEY, created_s=redis_s, **made)
@@ -82,6 +83,7 @@ def test_count_and_bytes_are_bounded_and_the_latest_stays() -> None:
     for number in range(MAX_RECENT + 10):
         recent.add(str(number), RECORD)
     assert keys(recent) == [str(number) for number in range(10, MAX_RECENT + 10)]
+    assert [ending.key for ending in recent.all("333")] == ["333", *(f"333{digit}" for digit in range(10))]
     recent.add("big", None, bytes(MAX_RECENT_BYTES // 2))
     recent.add("bigger", None, bytes(MAX_RECENT_BYTES // 2))
     assert keys(recent) == ["bigger"]

@@ -1,0 +1,70 @@
+"""The data in a Redis Cluster, in partitions that `slots` says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from redis.exceptions import ClusterDownError, MovedError
+
+from gateway.state.address import Address
+from gateway.state.cluster_inspection import warnings_of_nodes
+from gateway.state.cluster_listening import ClusterListening
+from gateway.state.cluster_map import ClusterMap
+from gateway.state.cluster_scripts import ClusterScript, PartitionScripts
+from gateway.state.connections import Tls
+from gateway.state.slots import placements
+from gateway.state.store import Listener, Scripts
+
+
+class ClusterStore:
+    """Implements `store.Store`."""
+
+    publishing = "SPUBLISH"
+
+    def __init__(self, address: Address, tls: Tls | None = None) -> None:
+        """Raises OSError (SSLError is one) when the files of `tls` cannot be used."""
+        self._nodes = ClusterMap(address, tls)
+        self._by_text: dict[bytes, ClusterScript] = {}
+        self.prefixes = [part.prefix for part in placements()]
+
+    @property
+    def place(self) -> str:
+        return self._nodes.place
+
+    def scripts(
+        self,
+        partition: int,
+        script: bytes,
+        on_failure: Callable[[str], None],
+        *,
+        max_batch: int,
+        settings: object = None,
+        greeting: Sequence[Sequence[Any]] = (),
+    ) -> Scripts:
+        if script not in self._by_text:
+            self._by_text[script] = ClusterScript(self._nodes, script)
+        known = self._by_text[script]
+        return PartitionScripts(known, partition, on_failure, max_batch=max_batch, settings=settings, greeting=greeting)
+
+    async def listen(self, channels: Sequence[str], listener: Listener) -> None:
+        await ClusterListening(self._nodes, channels, listener).run()
+
+    async def publish(self, partition: int, channel: str, message: bytes) -> None:
+        node = self._nodes.owners[partition]
+        if node is None:
+            raise ClusterDownError("no node has the partition")
+        name = self.prefixes[partition] + channel
+        try:
+            await node.client.spublish(name, message)
+        except MovedError as moved:
+            self._nodes.moved(partition, moved.host, moved.port)
+            await self._nodes.at(moved.host, moved.port).client.spublish(name, message)
+
+    async def risks(self) -> list[str]:
+        return await warnings_of_nodes(self._nodes)
+
+    async def aclose(self) -> None:
+        for script in self._by_text.values():
+            await script.aclose()
+        await self._nodes.aclose()

@@ -1,0 +1,155 @@
+"""Listens to the channels of all partitions of a Redis Cluster, by sharded publish and subscribe.
+
+There is one subscription for each node that has partitions. redis-py's own for clusters asks one node after the other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
+
+from redis.asyncio.client import PubSub
+from redis.exceptions import MovedError, RedisError
+
+from gateway.backoff import Backoff
+from gateway.state.cluster_map import ClusterMap, Node
+from gateway.state.slots import placements
+from gateway.state.store import Listener
+
+FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0  # pauses between two attempts to subscribe
+CANCEL_AGAIN_S = 0.1
+LISTEN_S = 5.0  # how long one read of the subscription waits before it checks its connection
+
+
+class ClusterListening:
+    """Keeps a subscription to each node for the partitions that it has."""
+
+    def __init__(self, nodes: ClusterMap, channels: Sequence[str], listener: Listener) -> None:
+        self.nodes = nodes
+        self.listener = listener
+        self.channels = channels
+        self._changed = asyncio.Event()
+        self._subscriptions: dict[Node, Subscription] = {}
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        self.nodes.on_change.append(self._note)
+        try:
+            while True:
+                self._changed.clear()
+                if not self.nodes.nodes():
+                    self.nodes.refresh()
+                await self._follow()
+                await self._changed.wait()
+        finally:
+            self.nodes.on_change.remove(self._note)
+            for subscription in self._subscriptions.values():
+                subscription.stop()
+            for subscription in self._subscriptions.values():
+                await subscription.aclose()
+
+    async def _note(self) -> None:
+        self._changed.set()
+
+    async def _follow(self) -> None:
+        wanted = {node: set(self.nodes.of(node)) for node in self.nodes.nodes()}
+        for node in self._subscriptions.keys() - wanted.keys():
+            await self._subscriptions.pop(node).aclose()
+        for node, numbers in wanted.items():
+            if node not in self._subscriptions:
+                self._subscriptions[node] = Subscription(self, node)
+            await self._subscriptions[node].listen_to(numbers)
+
+
+class Subscription:
+    """Listens at one node; connects again after each failure."""
+
+    def __init__(self, listening: ClusterListening, node: Node) -> None:
+        self._nodes, self._listener = listening.nodes, listening.listener
+        self._channels = listening.channels
+        self._node = node
+        self._wanted: set[int] = set()
+        self._heard: set[int] = set()  # those whose channels are subscribed to
+        self._names: dict[bytes, tuple[int, str]] = {}
+        self._pubsub: PubSub | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_stopped = False
+
+    async def listen_to(self, numbers: set[int]) -> None:
+        """From now on, these partitions are here."""
+        added, gone = numbers - self._wanted, self._wanted - numbers
+        self._wanted = numbers
+        self._end(gone)
+        if self._task is None:
+            self._task = asyncio.create_task(self._listen())
+        elif self._pubsub is not None:
+            with suppress(RedisError, OSError):  # then whoever reads finds out as well
+                await self._subscribe(self._pubsub, added)
+
+    async def _listen(self) -> None:
+        backoff = Backoff(FIRST_RETRY_S, LAST_RETRY_S)
+        while not self._is_stopped:
+            try:
+                async with self._node.client.pubsub() as pubsub:
+                    await self._subscribe(pubsub, self._wanted)
+                    self._pubsub = pubsub
+                    while not self._is_stopped:
+                        await self._read(pubsub, backoff)
+            except (RedisError, OSError):
+                self._pubsub = None
+                self._end(self._wanted)
+                self._nodes.refresh(self._node)
+                await asyncio.sleep(backoff.next_s())
+
+    async def _subscribe(self, pubsub: PubSub, numbers: Iterable[int]) -> None:
+        for number in list(numbers):
+            prefix = placements()[number].prefix
+            names = {(prefix + channel).encode(): (number, channel) for channel in self._channels}
+            self._names.update(names)
+            await pubsub.ssubscribe(*names)
+
+    async def _read(self, pubsub: PubSub, backoff: Backoff) -> None:
+        try:
+            message = await pubsub.get_message(timeout=LISTEN_S)
+        except MovedError as moved:
+            for number, part in enumerate(placements()):
+                if part.slot == moved.slot_id:
+                    self._nodes.moved(number, moved.host, moved.port)
+            return
+        if message is not None and message["channel"] in self._names:
+            self._take(message, backoff)
+
+    def _take(self, message: dict[str, Any], backoff: Backoff) -> None:
+        number, channel = self._names[message["channel"]]
+        match message["type"]:
+            case "smessage":
+                self._listener.heard(number, channel, message["data"])
+            case "ssubscribe":
+                backoff.reset()
+                self._heard.add(number)
+                self._listener.subscribed(number)
+            case "sunsubscribe":  # the partition has moved
+                self._end({number})
+                self._nodes.refresh()
+
+    def _end(self, numbers: Iterable[int]) -> None:
+        for number in set(numbers) & self._heard:
+            self._heard.discard(number)
+            self._listener.deaf(number)
+
+    def stop(self) -> None:
+        """Has it end."""
+        self._is_stopped = True
+        self._end(set(self._heard))
+        if self._task is not None:
+            self._task.cancel()
+
+    async def aclose(self) -> None:
+        """Ends it."""
+        self.stop()
+        while self._task is not None and not self._task.done():
+            # More than once: redis-py 8.1 may lose a cancellation that meets a subscription while it reconnects.
+            await asyncio.wait([self._task], timeout=CANCEL_AGAIN_S)
+            self._task.cancel()
