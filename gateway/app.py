@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from itertools import chain
@@ -16,6 +17,7 @@ from gateway import __version__
 from gateway.admission import Admission
 from gateway.assembly import parts, reporting
 from gateway.assembly.authenticators import Issuers
+from gateway.assembly.expiry import expiries
 from gateway.assembly.setup import (
     BackendDrainer,
     Setup,
@@ -59,7 +61,8 @@ from gateway.tracing import random_digits
 class Gateway:
     """A gateway ready to be started: two ASGI applications, and the background work they need.
 
-    `requests` are the tasks of requests under way; a listener replaces them by its own.
+    `requests` are the tasks of requests under way; a listener replaces them by its own. `connections` returns how many
+    it has, and may have.
     """
 
     def __init__(
@@ -70,6 +73,7 @@ class Gateway:
         remembered = config.state or StateSettings()
         keys = [key.get_secret_value() for key in remembered.keys]
         self.requests: set[asyncio.Task[Any]] = set()
+        self.connections: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self._draining = False
         self._pending_s = remembered.pending_ttl_s
         self._challenges = Challenges(keys, lifetime_s=self._pending_s, clock=time.time)
@@ -77,7 +81,6 @@ class Gateway:
         self._address = config.server.host, config.server.port
         self._issuers = Issuers()
         self.memory = BodyMemory(config.server.max_memory_bodies_bytes)
-        self._limits = parts.rate_limits(config)
         self.state = parts.state(remembered)
         # By name; also those that were removed from the configuration, until they are closed.
         self.backends: dict[str, Backend] = {}
@@ -85,12 +88,12 @@ class Gateway:
         self.metrics = Metrics(
             reporting.label_values(config, more_surfaces),
             max_tools=config.metrics.max_tools,
-            gauges=lambda: reporting.readings(
-                self._setup, self.state, self._issuers.status(), self.memory, len(self._listeners)
-            ),
+            gauges=lambda: reporting.readings(self._setup, self.state, self._issuers.status(), self._load()),
         )
+        self._digits = random_digits()
         self.observer = Observer(self.metrics, access or AccessLog(None))
-        self._scraper = Scraper(self.metrics)
+        self._limits = parts.rate_limits(config, self.metrics.limit_used)
+        self._scraper = Scraper(self.metrics, lambda: {"gateway": os.getpid(), **self.children})
         self._checker = Checker()
         self._checks = Checks(self._checker)
         self._lists = Offload(memory_bytes=LIST_MEMORY_BYTES)  # its own, so that no call waits for lists
@@ -128,7 +131,7 @@ class Gateway:
         self._listeners = Listeners(lambda: self.catalogue.router)
         self.state.on_news(partial(self._refresh, is_news=False))
         self.state.on_lost(self.metrics.state_lost)
-        self._digits = random_digits()
+        self.state.on_quota(self.metrics.quota_met)
         self._drainer = BackendDrainer(self.state, self.backends, self._receivers, pending_s=self._pending_s)
         self._setup = self._set_up(config, None)
         self.public = SwappableApp(self._setup.public)
@@ -205,6 +208,7 @@ class Gateway:
             backends=backends,
             admissions=admissions,
             files=files,
+            expiries=expiries(config),
             catalogue=catalogue,
             authenticator=authenticator,
             limits=limits,
@@ -294,6 +298,9 @@ class Gateway:
         self.requests.add(last)
         last.add_done_callback(self.requests.discard)
 
+    def _load(self) -> reporting.Load:
+        return reporting.Load(self.memory, len(self._listeners), *self.connections())
+
     def _under_way(self) -> set[asyncio.Task[Any]]:
         """The tasks of requests, and of calls that continue without theirs."""
         return {*self.requests, *self.calls.running()}
@@ -321,6 +328,12 @@ class Gateway:
         await self._issuers.keep(None)
         for shared in (self._limits, self.state, self._checker, self._lists):
             await shared.aclose()
+
+    @property
+    def children(self) -> dict[str, int]:
+        """The processes that work for this one, by name, while there are any."""
+        known = {"checker": self._checker.pid, "lister": self._lists.pid}
+        return {name: pid for name, pid in known.items() if pid is not None}
 
     @property
     def status(self) -> str:

@@ -34,7 +34,7 @@ async def answer_batch(
     """
     if request.served is not None:
         request.served.keep()
-    parts = [Request(request.head, request.surface, request.ip, request.trace) for _ in batch.documents]
+    parts = [Request(request.head, request.surface, request.ip, request.trace, is_part=True) for _ in batch.documents]
     bodies = [_Whole(encode(document)) for document in batch.documents]
     replies = await asyncio.gather(*map(answer, parts, bodies))
     request.parts = tuple(zip(parts, (reply.status for reply in replies), strict=True))

@@ -207,7 +207,7 @@ class Pipeline:
             if refused.attempted:
                 self._limiter.verification_failed(request.ip)
             raise
-        request.principal = caller.principal
+        request.principal, request.account = caller.principal, caller.account
         return caller
 
     def _open(self, document: Json, caller: Caller, request: Request) -> Opened:

@@ -19,15 +19,17 @@ Operation = Literal["call", "list", "poll", "listen"]  # rate limits count `list
 class Caller(Struct, frozen=True, kw_only=True):
     """The authenticated caller. `principal` is `jwt:<issuer>:<sub>`, `key:<id>` or `anonymous`.
 
-    `user_id` is the user that the credential names, if any; its calls may then name no other user.
+    `user_id` is the user that the credential names, if any; its calls may then name no other user. `account` is the key
+    or the issuer in the configuration that the credential belongs to: what it uses is counted under that name.
     """
 
     principal: str
+    account: str = ""
     scopes: frozenset[str] = frozenset()
     user_id: str | None = None
 
 
-ANONYMOUS = Caller(principal="anonymous")
+ANONYMOUS = Caller(principal="anonymous", account="anonymous")
 
 
 class ServerRequest(Protocol):

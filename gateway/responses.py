@@ -34,7 +34,7 @@ class ResponseBuilder:
     """`encoders` are by dialect and wire version; `path` is that of kept calls, before their ids.
 
     `published` finds a tool by its full id. `count` takes each run of a kept call: backend, tool without its version,
-    outcome, seconds. `pending_ttl_s` and `result_ttl_s` are as in `StateLimits`.
+    outcome, seconds, account. `pending_ttl_s` and `result_ttl_s` are as in `StateLimits`.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class ResponseBuilder:
         encoders: Mapping[tuple[str, str], Encoder],
         path: str,
         published: Callable[[str], PublishedTool | None],
-        count: Callable[[str, str, str, float], None],
+        count: Callable[[str, str, str, float, str], None],
         pending_ttl_s: float,
         result_ttl_s: float,
     ) -> None:
@@ -161,7 +161,7 @@ class ResponseBuilder:
 
     def _count_run(self, run: Run, tool: PublishedTool | None, outcome: str) -> None:
         name = run.tool.partition("@")[0] if tool is None else tool.target.tool
-        self._count(run.backend, name, outcome, time.time() - run.begun_s if run.begun_s else 0.0)
+        self._count(run.backend, name, outcome, time.time() - run.begun_s if run.begun_s else 0.0, run.account)
 
     def run_refusal(self, error: GatewayError, backend: str, request: Request) -> WireReply:
         """Encodes the refusal of a call that was under way, with our challenges in place of the tool server's."""

@@ -80,7 +80,7 @@ class Admission(Generic[T]):
         self.check: Check[T] | None = None
         self._only = self.replicas[0] if len(self.replicas) == 1 else None
         self._last = 0  # index of the replica chosen last
-        self._limits = limits
+        self.limits = limits
         self._concurrency = limits.concurrency
         self._clock = clock
         self._waiting: OrderedDict[asyncio.Future[None], None] = OrderedDict()
@@ -140,13 +140,13 @@ class Admission(Generic[T]):
         """
         if not any(replica.admits(tool) for replica in self.replicas):
             raise self._refusal(tool)
-        if len(self._waiting) >= self._limits.queue:
+        if len(self._waiting) >= self.limits.queue:
             raise unavailable("too many calls are running and waiting")
         deadline = self._clock() + timeout_s
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiting[waiter] = None
-        timer = loop.call_later(min(timeout_s, self._limits.queue_timeout_s), _give_up, waiter)
+        timer = loop.call_later(min(timeout_s, self.limits.queue_timeout_s), _give_up, waiter)
         try:
             if gate is not None:
                 await gate.on_queued()  # after it joined the queue, so that it gets a place that is freed meanwhile

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import time
 from functools import partial
 
@@ -18,13 +17,12 @@ from gateway.auth import (
     RemoteKeys,
 )
 from gateway.auth.keys import read_pem
+from gateway.auth.tokens import account_of_issuer, without_login
 from gateway.backends.server import client_context
-from gateway.ports import Authenticator
+from gateway.ports import ANONYMOUS, Authenticator
 from gateway.settings import AuthSettings, JwtSettings
 
 Origin = tuple[object, ...]
-
-LOGIN = re.compile("//[^/@]*@")  # in a URL, for which there is no reason in the name of an issuer
 
 
 class Issuers:
@@ -52,7 +50,7 @@ class Issuers:
     def status(self) -> dict[str, IssuerStatus]:
         """How those stand that publish their keys, by name."""
         published = [(origin[0], keys) for origin, keys in self._keys.items() if isinstance(keys, RemoteKeys)]
-        return {LOGIN.sub("//", str(name)): keys.status for name, keys in published}
+        return {without_login(str(name)): keys.status for name, keys in published}
 
     async def refresh(self) -> None:
         """Waits until the keys of all issuers have been asked for."""
@@ -67,6 +65,14 @@ class Issuers:
                 keys.pace(entry.jwks_refresh_s, entry.jwks_cooldown_s)
         for origin in [origin for origin in self._keys if origin not in kept]:
             await self._keys.pop(origin).aclose()
+
+
+def accounts(auth: AuthSettings | None) -> frozenset[str]:
+    """The names under which what callers use is counted: of keys, issuers, or of everybody."""
+    if auth is None:
+        return frozenset({ANONYMOUS.account})
+    issuers = (account_of_issuer(entry.issuer) for entry in auth.jwt or ())
+    return frozenset({*issuers, *(f"key:{key.id}" for key in auth.api_keys or ())})
 
 
 def _origin(entry: JwtSettings) -> Origin:

@@ -275,18 +275,18 @@ def is_shared(state: State) -> bool:
     return not isinstance(state, MemoryState)
 
 
-def rate_limits(config: Config) -> RateLimits:
+def rate_limits(config: Config, measure: Callable[[str, float], None]) -> RateLimits:
     """The rate limits of a configuration, counted where its state is."""
     rules = rate_limit_rules(config)
     here = MemoryBuckets(time.monotonic_ns)
     settings = config.state or StateSettings()
     if settings.address is None:
-        return RateLimits(rules, here)
+        return RateLimits(rules, here, measure=measure)
     from gateway.ratelimit.redis import RedisBuckets
 
     digester = Digester([key.get_secret_value() for key in settings.keys], "rate limits")
     buckets = RedisBuckets(shared_store(settings, settings.address), digester)
-    return RateLimits(rules, here, buckets, on_failure=config.limits_on_failure)
+    return RateLimits(rules, here, buckets, on_failure=config.limits_on_failure, measure=measure)
 
 
 def rate_limit_rules(config: Config) -> Sequence[Rule]:

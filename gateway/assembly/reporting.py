@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
 from gateway import __version__
+from gateway.admission import Admission
+from gateway.assembly.authenticators import accounts
 from gateway.assembly.parts import DIALECTS, is_shared
 from gateway.assembly.setup import Setup
 from gateway.auth import IssuerStatus, Reason
+from gateway.backends.server import Server
 from gateway.memory import BodyMemory
 from gateway.metrics import LabelValues, Reading, families
 from gateway.model import JsonObject
@@ -25,23 +29,37 @@ def label_values(config: Config, more: Iterable[Surface] = ()) -> LabelValues:
         dialects=DIALECTS.union(*(surface.dialects for surface in more)),
         protocols={name: backend.protocol for name, backend in config.backends.items()},
         reasons=frozenset(str(reason) for reason in Reason),
+        accounts=accounts(config.auth),
         rules=frozenset({BUILT_IN, *ALWAYS_THERE, *(rule.name for rule in config.rate_limits)}),
     )
 
 
-def readings(
-    setup: Setup, state: State, issuers: Mapping[str, IssuerStatus], memory: BodyMemory, listeners: int
-) -> Iterator[Reading]:
+class Load(NamedTuple):
+    """What callers hold of a process at the moment, and how many connections they may have."""
+
+    memory: BodyMemory
+    listeners: int
+    connections: int
+    max_connections: int
+
+
+def readings(setup: Setup, state: State, issuers: Mapping[str, IssuerStatus], load: Load) -> Iterator[Reading]:
     """All gauges, read in the event loop: some microseconds for each backend and for each hundred pending calls."""
+    memory, listeners, connections, max_connections = load
     yield Reading(families.BUILD, (__version__,), 1.0)
     yield Reading(families.BODY_MEMORY, (), float(memory.held))
     yield Reading(families.BODY_MEMORY_LIMIT, (), float(memory.limit_bytes))
     yield Reading(families.LISTENERS, (), float(listeners))
+    yield Reading(families.CONNECTIONS, (), float(connections))
+    yield Reading(families.CONNECTIONS_LIMIT, (), float(max_connections))
+    yield from setup.expiries
     yield from _state_readings(state)
     for name, issuer in issuers.items():
         yield Reading(families.ISSUER_UP, (name,), float(issuer.up))
         if issuer.age_s is not None:
             yield Reading(families.ISSUER_AGE, (name,), issuer.age_s)
+        if issuer.keys_expire_at is not None:
+            yield Reading(families.ISSUER_EXPIRY, (name,), issuer.keys_expire_at)
     pending = state.pending()
     for name, backend in setup.backends.items():
         status = setup.catalogue.status(name)
@@ -53,12 +71,28 @@ def readings(
             yield Reading(families.PENDING, (name,), float(pending[name]))
             if backend.stream_up is not None:
                 yield Reading(families.STREAM_UP, (name,), float(backend.stream_up))
-        admitted = setup.admissions[name]
-        yield Reading(families.IN_FLIGHT, (name,), float(admitted.in_flight))
-        yield Reading(families.BREAKER, (name,), BREAKERS[admitted.breaker])
-        yield Reading(families.TOOLS_SHUT, (name,), float(admitted.tools_shut))
-        for replica in admitted.replicas:
-            yield Reading(families.REPLICA_UP, (name, replica.name), float(replica.breaker.state == "closed"))
+        yield from _admission_readings(name, setup.admissions[name])
+
+
+def _admission_readings(name: str, admitted: Admission[Server]) -> Iterator[Reading]:
+    """The gauges about the calls to a backend, its queue, its replicas and the connections to them."""
+    limits, in_use, idle, opening, most = admitted.limits, 0, 0, 0, 0
+    for replica in admitted.replicas:
+        yield Reading(families.REPLICA_UP, (name, replica.name), float(replica.breaker.state == "closed"))
+        pool = replica.target.pool
+        use = pool.use()
+        in_use, idle, opening = in_use + use.in_use, idle + use.idle, opening + use.opening
+        most += pool.limits.connections
+    labels = (name,)
+    yield Reading(families.IN_FLIGHT, labels, float(admitted.in_flight))
+    yield Reading(families.IN_FLIGHT_LIMIT, labels, float(limits.concurrency))
+    yield Reading(families.WAITING, labels, float(admitted.queued))
+    yield Reading(families.WAITING_LIMIT, labels, float(limits.queue))
+    yield Reading(families.BREAKER, labels, BREAKERS[admitted.breaker])
+    yield Reading(families.TOOLS_SHUT, labels, float(admitted.tools_shut))
+    yield Reading(families.BACKEND_CONNECTIONS_LIMIT, labels, float(most))
+    for state, count in (("in_use", in_use), ("idle", idle), ("opening", opening)):
+        yield Reading(families.BACKEND_CONNECTIONS, (name, state), float(count))
 
 
 def _state_readings(state: State) -> Iterator[Reading]:

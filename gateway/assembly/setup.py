@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -22,6 +22,7 @@ from gateway.backends.server import Server
 from gateway.calls.registry import Calls
 from gateway.catalogue.catalogue import Catalogue
 from gateway.errors import ConfigError
+from gateway.metrics import Reading
 from gateway.pipeline import Pipeline
 from gateway.ports import Authenticator, Backend, Receiver
 from gateway.ratelimit import Limits
@@ -55,13 +56,15 @@ class SwappableApp:
 class Setup:
     """The parts of a gateway that follow the configuration, with those of the setup before it that still fit.
 
-    `files` has the fingerprints of the files that the settings of each backend name. `public` answers everything.
+    `files` has the fingerprints of the files that the settings of each backend name. `expiries` says until when
+    the certificates are good. `public` answers everything.
     """
 
     config: Config
     backends: Mapping[str, Backend]
     admissions: Mapping[str, Admission[Server]]
     files: Mapping[str, Fingerprints]
+    expiries: Sequence[Reading]
     catalogue: Catalogue
     authenticator: Authenticator
     limits: Limits

@@ -57,6 +57,11 @@ class ApiKey:
     digest: bytes
     scopes: frozenset[str] = frozenset()
 
+    def caller(self) -> Caller:
+        """Whoever shows it."""
+        principal = f"key:{self.id}"
+        return Caller(principal=principal, account=principal, scopes=self.scopes)
+
 
 class Authentication:
     """Identifies callers, and remembers by digest the bearer tokens it has verified.
@@ -69,8 +74,7 @@ class Authentication:
         self, issuers: Sequence[JwtIssuer], api_keys: Iterable[ApiKey] = (), *, clock: Callable[[], float]
     ) -> None:
         self._issuers = {issuer.name: issuer for issuer in issuers}
-        callers = ((key, Caller(principal=f"key:{key.id}", scopes=key.scopes)) for key in api_keys)
-        self._api_keys = {key.digest: (key.digest, caller) for key, caller in callers}
+        self._api_keys = {key.digest: (key.digest, key.caller()) for key in api_keys}
         kinds = ("a bearer token" if self._issuers else "", "an API key" if self._api_keys else "")
         self._kinds = " or ".join(filter(None, kinds))
         self._clock = clock

@@ -6,7 +6,9 @@ token never turns one kind of key into another (RFC 8725, sections 2.1 and 3.1).
 
 from __future__ import annotations
 
+from base64 import b64decode
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Self
 
@@ -17,6 +19,7 @@ from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PublicKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
+from cryptography.x509 import load_der_x509_certificate
 from jwt.algorithms import Algorithm
 
 from gateway.model import Json
@@ -27,6 +30,7 @@ RSA_BITS = range(2048, 8192 + 1)  # RFC 7518, section 3.3; a longer key costs a 
 MAX_NUMBER = 2048  # characters of one number of a JWK; the longest there can be, a modulus of 8192 bits, has 1366
 MAX_KEYS = 100  # large issuers have ten; each takes some 100 us to read, on the loop that serves calls
 MAX_KID = 256  # characters
+LAST_TIME = 2**53  # seconds; beyond it doubles leave seconds out
 # RFC 7518, section 6. A key set that publishes one of these has revealed its secret.
 PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 
@@ -168,8 +172,12 @@ class KeySetError(ValueError):
 class KeySet:
     """The keys that fit an issuer's algorithms, by what a token's header may ask for."""
 
-    def __init__(self, keys: Sequence[tuple[str | None, str, Verifier]] = ()) -> None:
-        """Takes triples of key id, algorithm and verifier; of two with one id and algorithm the first counts."""
+    def __init__(self, keys: Sequence[tuple[str | None, str, Verifier]] = (), expires_at: float | None = None) -> None:
+        """Takes triples of key id, algorithm and verifier; of two with one id and algorithm the first counts.
+
+        `expires_at` is when the last key expires, in seconds since 1970; None: one of them does not say.
+        """
+        self.expires_at = expires_at
         self._named = {(kid, name): verifier for kid, name, verifier in reversed(keys) if kid is not None}
         self._all: dict[str, list[Verifier]] = {}
         for _, name, verifier in keys:
@@ -184,10 +192,13 @@ class KeySet:
         if len(entries) > MAX_KEYS:
             raise KeySetError(f"it has more than {MAX_KEYS} keys")
         found: list[tuple[str | None, str, Verifier]] = []
+        expiries = []
         for entry in entries:
-            if isinstance(entry, dict) and _is_for_verifying(entry):
-                found += _fitted(entry, algorithms)
-        return cls(found)
+            if isinstance(entry, dict) and _is_for_verifying(entry) and (fitted := _fitted(entry, algorithms)):
+                found += fitted
+                expiries.append(_expiry(entry))
+        said = [at for at in expiries if at is not None]
+        return cls(found, max(said) if said and len(said) == len(expiries) else None)
 
     def find(self, kid: object, algorithm: str) -> Verifier | None:
         """The key of that id; for a token without one, the only key there is (OpenID Connect Core, section 10.1)."""
@@ -216,6 +227,20 @@ def _is_for_verifying(jwk: Mapping[str, Any]) -> bool:
         return False
     operations = jwk.get("key_ops", ["verify"])
     return isinstance(operations, list) and "verify" in operations
+
+
+def _expiry(jwk: Mapping[str, Any]) -> float | None:
+    """When a key expires by its own word (`exp`, OpenID Federation 1.0, section 8.7.2) or its certificate's.
+
+    It is for operators alone: whether a token is good does not depend on it.
+    """
+    at, chain = jwk.get("exp"), jwk.get("x5c")
+    if isinstance(at, int | float) and not isinstance(at, bool) and 0 < at < LAST_TIME:
+        return float(at)
+    if isinstance(chain, list) and chain and isinstance(chain[0], str):
+        with suppress(ValueError):  # binascii.Error is one
+            return load_der_x509_certificate(b64decode(chain[0])).not_valid_after_utc.timestamp()
+    return None
 
 
 def _fitted(jwk: Mapping[str, Any], algorithms: Collection[str]) -> list[tuple[str | None, str, Verifier]]:

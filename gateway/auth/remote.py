@@ -36,13 +36,15 @@ HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-ag
 class IssuerStatus(Struct, frozen=True, kw_only=True):
     """How an issuer stands. `up`: the last fetch succeeded; `age_s`: of the keys in use; `keys`: how many fit.
 
-    `last_error` is of a few words, never of the issuer's own.
+    `keys_expire_at` is when the last of them does, in seconds since 1970; None: one does not say. `last_error` is of a
+    few words, never of the issuer's own.
     """
 
     up: bool
     age_s: float | None
     keys: int
     last_error: str | None
+    keys_expire_at: float | None = None
 
     def as_json(self) -> JsonObject:
         """For the detailed health."""
@@ -104,7 +106,10 @@ class RemoteKeys(Keys):
         """How the issuer stands."""
         age_s = None if self._fetched_at is None else self._clock() - self._fetched_at
         up = age_s is not None and not self._is_failing
-        return IssuerStatus(up=up, age_s=age_s, keys=len(self._keys), last_error=self._last_error)
+        keys = self._keys
+        return IssuerStatus(
+            up=up, age_s=age_s, keys=len(keys), keys_expire_at=keys.expires_at, last_error=self._last_error
+        )
 
     async def refresh(self) -> None:
         """Waits for the fetch under way, or starts one if it is due."""

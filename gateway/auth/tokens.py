@@ -7,6 +7,7 @@ PyJWT verifies signatures (see `keys`) but does not read: it takes 465 us for 8 
 from __future__ import annotations
 
 import binascii
+import re
 from binascii import a2b_base64
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ LAST = (b"", b"", b"AQgw", b"AEIMQUYcgkosw048")
 HEADERS = 64
 MAX_HEADER = 512  # bytes; longer ones are read each time
 MAX_NAME = 256  # characters of a subject or a user; they are labels in keys and logs
+ISSUERS = 256  # names remembered; a configuration has a handful
+LOGIN = re.compile("//[^/@]*@")
 LAST_TIME = 2**53  # seconds; no clock gets there, and beyond it doubles leave seconds out
 
 
@@ -49,6 +52,11 @@ class JwtIssuer:
     user_id_claim: tuple[str, ...] | None = None
     leeway_s: float = 30.0
     max_lifetime_s: float | None = None
+
+    @property
+    def account(self) -> str:
+        """What its callers use is counted under this name; an entry for any issuer has none of its own."""
+        return account_of_issuer(self.name)
 
 
 class MalformedError(ValueError):
@@ -123,7 +131,19 @@ def caller_of(claims: Claims, issuer: JwtIssuer, now: float) -> tuple[Caller, fl
         if not is_name(user_id):  # without it, the caller could name any user in a call
             raise refused(Reason.USER)
     principal = f"jwt:{_issuer_name(claims, issuer)}:{_escaped(subject)}"
-    return Caller(principal=principal, scopes=_scopes(_at(claims, issuer.scope_claim)), user_id=user_id), expires
+    scopes = _scopes(_at(claims, issuer.scope_claim))
+    return Caller(principal=principal, account=issuer.account, scopes=scopes, user_id=user_id), expires
+
+
+@lru_cache(maxsize=ISSUERS)
+def account_of_issuer(name: str | None) -> str:
+    """`jwt:<issuer>`, or `jwt` without a name; no more than `MAX_NAME` characters of one, and no login."""
+    return "jwt" if name is None else f"jwt:{without_login(name)[:MAX_NAME]}"
+
+
+def without_login(issuer: str) -> str:
+    """The name of an issuer for metrics and health; there is no reason for a login in its URL, but it may be there."""
+    return LOGIN.sub("//", issuer)
 
 
 def _expiry(claims: Claims, now: float, issuer: JwtIssuer) -> float:

@@ -110,7 +110,7 @@ class Executor:
             except Exception:
                 log.exception("a call failed inside the gateway after it may have reached a tool server")
             if ending is not None:
-                run = Run(backend.name, metadata.tool, metadata.begun_s, tool)
+                run = Run.of(backend.name, metadata, tool)
                 if isinstance(ending, ToolResult):
                     if not await self._outcomes.settle(key, ending, run):
                         ending = await self._outcomes.settled(key) or ending  # it was cancelled meanwhile

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from typing import Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -33,19 +34,25 @@ NOT_OVER = (CallState.REGISTERED, CallState.DISPATCHING, CallState.ACCEPTED, Cal
 class Run(Struct, frozen=True, gc=False):
     """What is counted of one run of a tool.
 
-    `tool` is the tool's full id, `begun_s` is by `time.time()`, and `published` is the tool itself if it is at hand.
+    `tool` is the tool's full id, `begun_s` is by `time.time()`, `account` is as in `Caller`. `published` is the tool
+    itself if it is at hand.
     """
 
     backend: str
     tool: str
     begun_s: float
+    account: str
     published: PublishedTool | None = None
+
+    @classmethod
+    def of(cls, backend: str, metadata: CallMetadata, published: PublishedTool | None = None) -> Self:
+        """The run of the call that has this metadata."""
+        return cls(backend, metadata.tool, metadata.begun_s, metadata.account, published)
 
 
 def run_of(record: Record) -> Run:
     """The run that a record with metadata is of."""
-    metadata = metadata_of(record)
-    return Run(record.backend, metadata.tool, metadata.begun_s)
+    return Run.of(record.backend, metadata_of(record))
 
 
 class OutcomeRecorder:

@@ -35,6 +35,7 @@ def registration(request: CallRequest, names: CallNames) -> tuple[NewCall, CallM
         user="" if request.caller.user_id is None else names.users(principal, request.caller.user_id)[0],
         deferred=_deferred(request) if is_deferred else None,
         begun_s=time.time(),
+        account=request.caller.account,
     )
     new = NewCall(
         key=key,

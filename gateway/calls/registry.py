@@ -161,7 +161,7 @@ class Calls:
         except Exception:
             log.exception("a call failed inside the gateway after it may have reached a tool server")
         finally:  # also if its caller leaves
-            self._outcomes.ended(Run(backend.name, metadata.tool, metadata.begun_s, request.tool), ending)
+            self._outcomes.ended(Run.of(backend.name, metadata, request.tool), ending)
         return view_of(new.key, metadata, new.backend, ending, joined=False)
 
     async def _join(self, record: Record, new: NewCall, metadata: CallMetadata, deadline: float) -> CallView | None:

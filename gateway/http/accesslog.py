@@ -165,21 +165,22 @@ class Observer:
         self, request: Request, operation: str, route: str, status: int, duration_s: float, bytes_out: int
     ) -> None:
         """A request is answered, or its caller has left. `route` is a template, never a path."""
-        reason = request.reason if request.refused is None else self._refused(request.refused)
+        reason = request.reason if request.refused is None else self._refused(request.refused, request.account)
+        account, bytes_in = request.account, 0 if request.is_part else request.bytes_in
         if (encoder := request.encoder) is None:
             dialect, revision = request.head.dialect, ""
         else:
             dialect, revision = encoder.name, encoder.revision
         if operation == "call":
             tool, tool_s, outcome = request.tool, request.tool_s, request.outcome
-            self._count(dialect, operation, status, duration_s, tool_s)
+            self._count(dialect, operation, status, duration_s, tool_s, account, bytes_in, bytes_out)
             target = NO_TARGET if tool is None else tool.target
             backend = target.backend
             if tool is not None and request.counts:
-                self._count_call(backend, target.tool, outcome, 0.0 if request.joined else tool_s)
+                self._count_call(backend, target.tool, outcome, 0.0 if request.joined else tool_s, account)
         else:
             tool_s, outcome = 0.0, "ok" if 0 < status < 400 else "refused"
-            self._count(dialect, operation, status, duration_s)
+            self._count(dialect, operation, status, duration_s, None, account, bytes_in, bytes_out)
             target, backend = NO_TARGET, request.backend
             if operation == "callback":
                 self.metrics.callback(backend or None, status)
@@ -190,8 +191,9 @@ class Observer:
                 revision, request.call_id, request.toolgate_call_id,
             ))  # fmt: skip
 
-    def _refused(self, error: GatewayError) -> str:
+    def _refused(self, error: GatewayError, account: str) -> str:
         """The fixed word for why; what has a metric of its own is counted by it."""
+        self.metrics.refused(account, error.code)
         if isinstance(error, UnauthenticatedError):
             self._count_stranger(error.reason)
         elif isinstance(error, RateLimited):

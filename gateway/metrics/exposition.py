@@ -7,7 +7,7 @@ as often must not cost twice as much.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
@@ -17,6 +17,7 @@ from prometheus_client.registry import Collector
 from prometheus_client.utils import floatToGoString
 
 from gateway.metrics.families import FAMILIES, Family
+from gateway.metrics.processes import figures
 from gateway.metrics.recording import Metrics
 from gateway.metrics.store import Series
 
@@ -24,10 +25,19 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class Scraper:
-    """Answers scrapes. `refresh` brings the metrics up to date where other processes count too."""
+    """Answers scrapes. `refresh` brings the metrics up to date where other processes count too.
 
-    def __init__(self, metrics: Metrics, refresh: Callable[[], Awaitable[None]] | None = None) -> None:
+    `processes` names the processes that serve, with their numbers.
+    """
+
+    def __init__(
+        self,
+        metrics: Metrics,
+        processes: Callable[[], Mapping[str, int]],
+        refresh: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
         self._metrics = metrics
+        self._processes = processes
         self._refresh = refresh
         self._running: asyncio.Task[bytes] | None = None
 
@@ -42,11 +52,15 @@ class Scraper:
             if self._refresh is not None:
                 await self._refresh()
             # Read in one turn of the loop, so that all numbers are of the same moment.
-            registry = CollectorRegistry()
-            registry.register(_Collector(self._metrics.series()))
-            return await asyncio.to_thread(generate_latest, registry)
+            return await asyncio.to_thread(_text, self._metrics.series(), dict(self._processes()))
         finally:
             self._running = None
+
+
+def _text(series: list[Series], processes: Mapping[str, int]) -> bytes:
+    registry = CollectorRegistry()
+    registry.register(_Collector([*series, *figures(processes)]))
+    return generate_latest(registry)
 
 
 class _Collector(Collector):

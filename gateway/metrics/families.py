@@ -18,6 +18,8 @@ TOOL_S = (*REQUEST_S, 300.0, 3600.0)
 # The gateway's own share is some tens of microseconds, and milliseconds when it is crowded.
 OVERHEAD_S = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1.0)
 
+USED_SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99)  # of a limit; above is a full one
+
 
 class Family(Struct, frozen=True, eq=False):
     """One metric. `merge` is how gauges of several processes become one: of states, the worst is shown."""
@@ -71,8 +73,35 @@ TOOL_DURATION = Family(
     "histogram",
     TOOL_S,
 )
+ACCOUNT_CALLS = Family(
+    "toolgate_account_calls_total",
+    "Runs of tools, and refused calls, by the key or issuer of their callers and by how they ended.",
+    ("account", "outcome"),
+)
+ACCOUNT_REFUSALS = Family(
+    "toolgate_account_refusals_total",
+    "Refused requests, by the key or issuer of their callers, if known, and by the code of the refusal.",
+    ("account", "reason"),
+)
+ACCOUNT_BYTES = Family(
+    "toolgate_account_bytes_total",
+    "Bytes of bodies of requests (in) and of answers (out), by the key or issuer of their callers.",
+    ("account", "direction"),
+)
 AUTH_FAILURES = Family("toolgate_auth_failures_total", "Callers that could not be identified.", ("reason",))
 RATE_LIMITED = Family("toolgate_rate_limited_total", "Requests that a rate limit refused.", ("rule",))
+LIMIT_USED = Family(
+    "toolgate_rate_limit_used_ratio",
+    "The share of a limit that was used when a request met it, the request included.",
+    ("rule",),
+    "histogram",
+    USED_SHARES,
+)
+CALL_QUOTAS = Family(
+    "toolgate_call_quotas_total",
+    "Calls that found a quota of stored calls of their caller scarce (nine tenths used) or full.",
+    ("quota", "found"),
+)
 CALLBACKS = Family(
     "toolgate_callbacks_total", "Callbacks of tool servers by how they were answered.", ("backend", "outcome")
 )
@@ -87,11 +116,47 @@ LAST_RELOAD = Family(
     "gauge",
     merge="min",
 )
+LAST_RELOAD_TIME = Family(
+    "toolgate_config_last_reload_success_timestamp_seconds",
+    "When the configuration in use was read, in seconds since 1970.",
+    (),
+    "gauge",
+    merge="min",
+)
 
 IN_FLIGHT = Family(
     "toolgate_calls_in_flight",
     "Calls that are running at a tool server, or being sent to one that answers later.",
     BACKEND,
+    "gauge",
+)
+IN_FLIGHT_LIMIT = Family(
+    "toolgate_calls_in_flight_limit",
+    "Calls that may run at a tool server at once (max_concurrency), in all processes.",
+    BACKEND,
+    "gauge",
+)
+WAITING = Family("toolgate_calls_waiting", "Calls that wait until one that is running has ended.", BACKEND, "gauge")
+WAITING_LIMIT = Family(
+    "toolgate_calls_waiting_limit", "Calls that may wait (max_queue), in all processes.", BACKEND, "gauge"
+)
+BACKEND_CONNECTIONS = Family(
+    "toolgate_backend_connections",
+    "Connections to a tool server: in_use, idle, or being opened (opening).",
+    ("backend", "state"),
+    "gauge",
+)
+BACKEND_CONNECTIONS_LIMIT = Family(
+    "toolgate_backend_connections_limit",
+    "Connections to a tool server that there may be, in all processes.",
+    BACKEND,
+    "gauge",
+)
+CONNECTIONS = Family("toolgate_connections", "Open connections of callers.", (), "gauge")
+CONNECTIONS_LIMIT = Family(
+    "toolgate_connections_limit",
+    "Connections that callers may have (server.max_connections), in all processes.",
+    (),
     "gauge",
 )
 PENDING = Family(
@@ -165,6 +230,34 @@ LISTENERS = Family(
 STATE_BYTES = Family("toolgate_state_bytes", "Memory that stored calls take.", (), "gauge", merge="max")
 STATE_MAX_BYTES = Family(
     "toolgate_state_max_bytes", "Memory that stored calls may take; absent without a limit.", (), "gauge", merge="max"
+)
+CERTIFICATE_EXPIRY = Family(
+    "toolgate_certificate_expiry_timestamp_seconds",
+    "When certificates expire, in seconds since 1970, by the key of the configuration that names their file.",
+    ("setting",),
+    "gauge",
+    merge="min",
+)
+ISSUER_EXPIRY = Family(
+    "toolgate_issuer_keys_expiry_timestamp_seconds",
+    "When the last key of an issuer expires, in seconds since 1970; absent if one of them does not say.",
+    ("issuer",),
+    "gauge",
+    merge="min",
+)
+PROCESS = ("process",)
+PROCESS_CPU = Family("process_cpu_seconds_total", "Processor time that a process has used.", PROCESS)
+PROCESS_START = Family(
+    "process_start_time_seconds", "When a process was started, in seconds since 1970.", PROCESS, "gauge"
+)
+RESIDENT = Family("process_resident_memory_bytes", "Memory of a process that is in RAM.", PROCESS, "gauge")
+VIRTUAL = Family("process_virtual_memory_bytes", "Address space of a process.", PROCESS, "gauge")
+OPEN_FDS = Family("process_open_fds", "Open files of a process, connections included.", PROCESS, "gauge")
+MAX_FDS = Family("process_max_fds", "Files that a process may have open.", PROCESS, "gauge")
+WORKER_DEATHS = Family(
+    "toolgate_worker_deaths_total",
+    "Workers that ended without being asked to (died), or were killed because they hung.",
+    ("cause",),
 )
 BUILD = Family("toolgate_build_info", "The version that runs.", ("version",), "gauge", merge="max")
 

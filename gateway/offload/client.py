@@ -121,6 +121,11 @@ class Offload:
         except TimeoutError as exc:
             raise OffloadError from exc
 
+    @property
+    def pid(self) -> int | None:
+        """The number of the child process, while there is one."""
+        return None if self._child is None else self._child.process.pid
+
     async def aclose(self) -> None:
         """Ends the child; tasks that wait get an OffloadError."""
         self._closed = True

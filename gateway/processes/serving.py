@@ -73,6 +73,7 @@ class Serving:
         self._listener = listener
         observer = self.gateway.observer
         self.gateway.requests = listener.tasks
+        self.gateway.connections = lambda: (len(listener.connections), listener.max_connections)
         listener.refused = lambda why, request_id, client: observer.turned_away(
             why.status, why.reason, request_id=request_id, client=peer({"client": client})
         )

@@ -41,7 +41,7 @@ class WorkerSlot:
     `ready` is set while a worker accepts callers by the current configuration, `failed` once one has died that never
     did; `reason` is why the last of those could not start. A worker that has missed more than `patience` reports hangs.
     `has_lost`: a worker ended with results that it could not store. `gauges` are those of its last report; what it has
-    counted since the report before is handed to `count`.
+    counted since the report before is handed to `count`; `count_death` is told why a worker ended that was to go on.
     """
 
     def __init__(
@@ -49,6 +49,7 @@ class WorkerSlot:
         number: int,
         stop: Stop,
         count: Callable[[list[Counted]], None],
+        count_death: Callable[[str], None],
         *,
         patience: int = MISSED,
         first_pause_s: float = FIRST_PAUSE_S,
@@ -60,9 +61,11 @@ class WorkerSlot:
         self._number = number
         self._stop = stop
         self._count = count
+        self._count_death = count_death
         self._patience = patience
         self._first_pause_s = first_pause_s
         self._starts = 0
+        self._is_replaced = self._has_hung = False  # the current worker, or the last one
         self._has_served = False  # the current worker, or the last one
         self._sockets: list[socket.socket] = []
         self._hurried = asyncio.Event()  # the pause before the next start is over
@@ -72,6 +75,7 @@ class WorkerSlot:
         self._orders = 0
         self._answers: dict[int, asyncio.Future[bool]] = {}  # by the number of the order
         self._report: JsonObject = {}
+        self._children: dict[str, int] = {}
         self._reported_at = 0.0
         self._missed = 0  # reports, since the last one
 
@@ -93,6 +97,8 @@ class WorkerSlot:
                 self.failed.set()
             if self._stop.asked.is_set():
                 return
+            if not self._is_replaced:
+                self._count_death("hung" if self._has_hung else "died")
             if not self._has_served:  # nor may the next one: until then callers go to the other workers
                 renew(sockets)
             lasted_s = loop.time() - started
@@ -108,7 +114,7 @@ class WorkerSlot:
     async def _run_one(self, config: Callable[[], Config]) -> int:
         """Runs one worker to its end; returns its exit code."""
         self._starts += 1
-        self._has_served = False
+        self._has_served = self._is_replaced = self._has_hung = False
         ours, theirs = socket.socketpair()
         reader, writer = await asyncio.open_connection(sock=ours, limit=MAX_LINE_BYTES)
         try:
@@ -155,7 +161,7 @@ class WorkerSlot:
             if not self._has_served:
                 self.failed.set()
             self.ready.clear()
-            self._report, self.gauges = {}, []
+            self._report, self.gauges, self._children = {}, [], {}
             for answer in self._answers.values():  # the next worker starts with the current configuration
                 if not answer.done():
                     answer.set_result(True)
@@ -169,6 +175,7 @@ class WorkerSlot:
         while not self._stop.asked.is_set():
             if self._missed > (self._patience if self._report else MISSED_AT_FIRST):
                 log.warning("a worker hangs and is killed", extra=self._who())
+                self._has_hung = True
                 self.kill()
                 return
             await asyncio.sleep(REPORT_S)
@@ -187,7 +194,8 @@ class WorkerSlot:
         match message:
             case {"kind": "counted", "rows": rows}:
                 self._count(rows)
-            case {"kind": "report", "details": details, "gauges": gauges}:
+            case {"kind": "report", "details": details, "gauges": gauges, "children": children}:
+                self._children = children
                 self._report, self._reported_at = details, asyncio.get_running_loop().time()
                 self._missed = 0
                 self.gauges = [
@@ -254,6 +262,7 @@ class WorkerSlot:
         """Has the worker drain and end, so that another one starts with the current configuration."""
         if not self._stop.asked.is_set():
             log.warning("a worker that cannot use the configuration is replaced", extra=self._who())
+            self._is_replaced = True
             self.ready.clear()
             renew(self._sockets)  # until then, new callers go to the other workers
             self.terminate()
@@ -283,6 +292,14 @@ class WorkerSlot:
 
     def _who(self) -> JsonObject:
         return {"worker": self._number, "pid": None if self._process is None else self._process.pid}
+
+    @property
+    def processes(self) -> dict[str, int]:
+        """The worker, and the processes that it has started, by name."""
+        if self._process is None or self._process.returncode is not None:
+            return {}
+        name = f"worker-{self._number}"
+        return {name: self._process.pid} | {f"{name}-{child}": pid for child, pid in self._children.items()}
 
     @property
     def status(self) -> str:

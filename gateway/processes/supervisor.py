@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import secrets
 import socket
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 from pydantic import SecretStr
@@ -51,7 +53,10 @@ class Supervisor:
         self.has_lost = False
         self._started = asyncio.Event()
         self.metrics = Metrics(label_values(config), max_tools=config.metrics.max_tools, gauges=self._gauges)
-        self._slots = [WorkerSlot(number, self._stop, self.metrics.add) for number in range(config.server.workers)]
+        self._slots = [
+            WorkerSlot(number, self._stop, self.metrics.add, self.metrics.worker_died)
+            for number in range(config.server.workers)
+        ]
 
     async def run(self, on_ready: Callable[[Addresses], None]) -> None:
         """Serves until SIGTERM or SIGINT, then has every worker drain; a second signal stops them at once.
@@ -60,7 +65,7 @@ class Supervisor:
         """
         options = server_options(self._config, None)  # it serves no callers itself
         sockets = bind(options.host, options.port, len(self._slots))
-        scraper = Scraper(self.metrics, self._refresh)
+        scraper = Scraper(self.metrics, self._processes, self._refresh)
         try:
             async with admin_listener(admin_app(self, scraper.text), options, self._stop) as admin:
                 with self._stop.on_signals():
@@ -171,6 +176,10 @@ class Supervisor:
     async def _refresh(self) -> None:
         """Adds what the workers have counted up to now."""
         await asyncio.gather(*(slot.refresh() for slot in self._slots))
+
+    def _processes(self) -> dict[str, int]:
+        workers = (slot.processes.items() for slot in self._slots)
+        return {"supervisor": os.getpid(), **dict(chain.from_iterable(workers))}
 
     def _gauges(self) -> Iterable[Reading]:
         return merged(reading for slot in self._slots for reading in slot.gauges)

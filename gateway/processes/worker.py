@@ -157,7 +157,7 @@ class Worker:
         while rows := gateway.metrics.store.take(MAX_ROWS):
             say(self._writer, kind="counted", rows=rows)
         gauges = [(family.name, labels, value) for family, labels, value in gateway.metrics.readings()]
-        say(self._writer, kind="report", details=gateway.details(), gauges=gauges)
+        say(self._writer, kind="report", details=gateway.details(), gauges=gauges, children=gateway.children)
 
 
 if __name__ == "__main__":

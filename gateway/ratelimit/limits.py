@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Literal, Protocol
 
@@ -51,6 +51,8 @@ class Limits:
 
     The first phase has the rules that need nothing but an address, and the one on failed verifications, which is
     built in unless a rule is for that operation. Redis is never asked for them: a flood must not reach it.
+
+    `measure` is called with the name of each rule that a request has met, and the share of its bucket that is used now.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class Limits:
         shared: SharedBuckets | None = None,
         *,
         on_failure: OnFailure = "local",
+        measure: Callable[[str, float], None] = lambda rule, share: None,
     ) -> None:
         failures = [rule for rule in rules if "failed_verification" in rule.operations] or [FAILED_VERIFICATIONS]
         counting = [rule for rule in rules if rule.operations != {"failed_verification"}]
@@ -74,6 +77,7 @@ class Limits:
         self._here = here
         self._shared = shared
         self._on_failure = on_failure
+        self._measure = measure
         self._sweeping: asyncio.Task[None] | None = None
 
     def under(self, rules: Sequence[Rule], on_failure: OnFailure) -> Limits:
@@ -82,7 +86,7 @@ class Limits:
         A rule that is the same as one of these continues with its buckets.
         """
         continued = [next((known for known in self._rules if known.is_like(rule)), rule) for rule in rules]
-        return Limits(continued, self._here, self._shared, on_failure=on_failure)
+        return Limits(continued, self._here, self._shared, on_failure=on_failure, measure=self._measure)
 
     def admit(self, operation: Operation, ip: str) -> Headers:
         """The first phase, before authentication. Raises RateLimited."""
@@ -94,7 +98,7 @@ class Limits:
                     raise RateLimited(Outcome(plan, (debt,), rule))
         if not self._early.rules:
             return ()
-        return _passed(here.take(self._early.of(operation), ("", network(ip), "", "")))
+        return self._pass(here.take(self._early.of(operation), ("", network(ip), "", "")))
 
     def admit_as(self, operation: Operation, ip: str, counted: Operation) -> Headers:
         """Counts by its address a request that only its body shows to be this operation. Raises RateLimited.
@@ -103,7 +107,7 @@ class Limits:
         """
         before, rules = self._early.of(counted).rules, self._early.of(operation).rules
         plan = Plan(tuple(rule for rule in rules if rule not in before))
-        return _passed(self._here.take(plan, ("", network(ip), "", ""))) if plan.rules else ()
+        return self._pass(self._here.take(plan, ("", network(ip), "", ""))) if plan.rules else ()
 
     def admit_look(self, ip: str, challenge: str | None) -> Headers:
         """Counts a look at a challenge, None for a token without one. Raises RateLimited.
@@ -111,8 +115,8 @@ class Limits:
         Besides the built-in limits, those on polls of an address count it.
         """
         if challenge is None:
-            return _passed(self._here.take(self._vain_look, ("", network(ip), "", "")))
-        return _passed(self._here.take(self._look, (challenge, network(ip), "", "")))
+            return self._pass(self._here.take(self._vain_look, ("", network(ip), "", "")))
+        return self._pass(self._here.take(self._look, (challenge, network(ip), "", "")))
 
     def verification_failed(self, ip: str) -> None:
         """Counts a credential that was not accepted."""
@@ -129,16 +133,25 @@ class Limits:
         tool, route = ("", "") if target is None else (target.tool, target.route)
         parts = (caller, network(ip), tool, route)
         if self._shared is None:
-            return _passed(self._here.take(plan, parts))
+            return self._pass(self._here.take(plan, parts))
         try:
-            return _passed(await self._shared.take(plan, parts))
+            return self._pass(await self._shared.take(plan, parts))
         except StateUnavailable as exc:
             if self._on_failure == "allow":
                 return ()
             if self._on_failure == "refuse":
                 message = "Rate limits cannot be checked at the moment."
                 raise GatewayError(ErrorCode.BACKEND_UNAVAILABLE, message, retry_after_s=RETRY_S) from exc
-            return _passed(self._here.take(plan, parts))
+            return self._pass(self._here.take(plan, parts))
+
+    def _pass(self, outcome: Outcome) -> Headers:
+        """The headers about limits that a request has passed. Raises RateLimited if one has refused it."""
+        measure = self._measure
+        for rule, debt in zip(outcome.plan.rules, outcome.debts, strict=True):
+            measure(rule.name, -(-debt // rule.step) / rule.burst)
+        if outcome.refused is not None:
+            raise RateLimited(outcome)
+        return headers(outcome)
 
     async def start(self) -> None:
         """Begins to forget, in the background, what need not be remembered."""
@@ -157,10 +170,3 @@ class Limits:
             await asyncio.sleep(SWEEP_S)
             for _ in self._here.sweep():
                 await asyncio.sleep(0)
-
-
-def _passed(outcome: Outcome) -> Headers:
-    """The headers about limits that a request has passed. Raises RateLimited if one has refused it."""
-    if outcome.refused is not None:
-        raise RateLimited(outcome)
-    return headers(outcome)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 from gateway.memory import BodyMemory
 from gateway.pacing import ParseQueue
@@ -39,6 +40,14 @@ class Limits:
     idle_s: float = 4.0  # uvicorn and Node.js close after 5 s, perhaps at the moment of a write
     connect_timeout_s: float = 2.0  # DNS, TCP and TLS together: room for one lost SYN (sent again after 1 s)
     stream_bytes: int = 64 * 1024  # of a streamed reply that may wait for its reader
+
+
+class Use(NamedTuple):
+    """Connections of a pool: those that carry a request, those that wait for one, and those being opened."""
+
+    in_use: int
+    idle: int
+    opening: int
 
 
 class Pool:
@@ -165,6 +174,11 @@ class Pool:
             yield reply
         finally:
             reply.close()
+
+    def use(self) -> Use:
+        """How many connections there are."""
+        live, idle = len(self._live), len(self._idle)
+        return Use(live - idle, idle, len(self._connecting))
 
     async def aclose(self) -> None:
         """Ends requests under way and those to come as CLOSED. Sockets are closed in the next turns of the loop."""

@@ -20,6 +20,7 @@ import yaml
 
 from tests.deploy import promql
 from tests.deploy.tools import program
+from tests.support.authority import Authority
 from tests.support.processes import DemoServer, GatewayProcess, demo_server, gateway, settings, until
 
 SECRET = "monitoring-secret-of-at-least-32-bytes"
@@ -84,7 +85,7 @@ async def site(folder: Path) -> AsyncIterator[Site]:
     """A gateway in front of one tool server of each kind, scraped every second."""
     async with AsyncExitStack() as stack:
         servers = {kind: await stack.enter_async_context(demo_server(kind)) for kind in KINDS}
-        running = await stack.enter_async_context(gateway(_settings(servers)))
+        running = await stack.enter_async_context(gateway(_settings(servers, folder)))
         url = await stack.enter_async_context(_prometheus(folder, running.admin_url.removeprefix("http://")))
         monitor = await stack.enter_async_context(httpx.AsyncClient(base_url=url, trust_env=False))
         token = jwt.encode({"sub": "ada", "exp": int(time.time()) + 600}, SECRET, "HS256")
@@ -93,15 +94,18 @@ async def site(folder: Path) -> AsyncIterator[Site]:
         yield Site(running, servers, monitor, await stack.enter_async_context(client))
 
 
-def _settings(servers: dict[str, DemoServer]) -> dict[str, Any]:
+def _settings(servers: dict[str, DemoServer], folder: Path) -> dict[str, Any]:
     backends = {
         KINDS[kind]: {"protocol": PROTOCOLS[kind], "discovery": {"refresh": "1s"}}
         | {"url": server.url + PATHS.get(kind, "")}
         | {key: text.replace("{url}", server.url) for key, text in MORE.get(kind, {}).items()}
         for kind, server in servers.items()
     }
+    # An issuer that is away, for the expiry of what its certificate is checked with.
+    away: dict[str, Any] = {"issuer": "https://127.0.0.1:1", "discovery": True, "tls": {"ca": Authority(folder).path}}
+    away |= {"audience": ["toolgate"], "algorithms": ["RS256"]}
     limit = {"name": "lists", "key": "caller", "rate": "1/h", "operations": ["list"]}
-    return settings(backends, auth={"jwt": [{"secret": SECRET}]}, rate_limits=[limit], logging={"level": "info"})
+    return settings(backends, auth={"jwt": [{"secret": SECRET}, away]}, rate_limits=[limit], logging={"level": "info"})
 
 
 @asynccontextmanager

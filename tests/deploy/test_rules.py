@@ -61,8 +61,9 @@ def test_every_expression_asks_for_metrics_and_labels_that_there_are(expression:
         if metric in OF_PROMETHEUS:
             continue
         family = FAMILIES[_family(metric)]
-        known |= {*family.labels, *(["le"] if family.kind == "histogram" else [])}
-        assert labels <= {*family.labels, *FROM_SCRAPING}
+        own = {*family.labels, *(["le"] if family.kind == "histogram" else [])}
+        known |= own
+        assert labels <= own | FROM_SCRAPING
     assert promql.grouped_by(expression) <= known
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
@@ -11,13 +12,24 @@ from typing import Any
 import pytest
 
 from tests.flow.conftest import Start
-from tests.flow.gateways import PUBLIC_URL, config
+from tests.flow.gateways import LOOK_AGAIN_S, PUBLIC_URL, WAIT_S, config
+from tests.flow.keeping import gated
 from tests.flow.toolserver import ToolServer
 from tests.flow.watching import samples, scraped, watched
 from tests.support.scraping import samples_of
 
 pytestmark = pytest.mark.anyio
 
+TAKEN = {
+    "calls_in_flight{backend=scripted}": 1.0,
+    "calls_in_flight_limit{backend=scripted}": 1.0,
+    "calls_waiting{backend=scripted}": 2.0,
+    "calls_waiting_limit{backend=scripted}": 5.0,
+    "backend_connections{backend=scripted,state=in_use}": 1.0,
+    "backend_connections{backend=scripted,state=idle}": 0.0,
+    "backend_connections{backend=scripted,state=opening}": 0.0,
+    "backend_connections_limit{backend=scripted}": 17.0,
+}
 TOKEN = "the-token-of-the-scraper"
 
 
@@ -33,6 +45,27 @@ async def test_gauges_show_how_backends_catalogue_and_state_stand(start: Start, 
     assert found["toolgate_breaker_state{backend=scripted}"] == 0
     assert found["toolgate_state_up"] == 1
     assert any(re.fullmatch(r"toolgate_build_info\{version=[0-9.]+\}", name) for name in found)
+
+
+async def test_gauges_show_how_much_of_each_limit_is_taken(start: Start, server: ToolServer) -> None:
+    server.handler, opened = gated(server)
+    backends = {"scripted": {"protocol": "oxp", "url": server.url, "max_concurrency": 1, "max_queue": 5}}
+    gateway = await start(config(backends))
+    calls = [asyncio.create_task(gateway.caller.call("oxp", "Echo.Say")) for _ in range(3)]
+
+    async def shown() -> dict[str, float]:
+        found = samples_of((await scraped(gateway)).encode())
+        return {name: found[f"toolgate_{name}"] for name in TAKEN}
+
+    async with asyncio.timeout(WAIT_S):
+        while await shown() != TAKEN:  # noqa: ASYNC110 - the calls are on their way
+            await asyncio.sleep(LOOK_AGAIN_S)
+    opened.set()
+    await asyncio.gather(*calls)
+    freed = await shown()
+    for name in ("calls_in_flight{backend=scripted}", "calls_waiting{backend=scripted}"):
+        assert freed[name] == 0
+    assert freed["backend_connections{backend=scripted,state=in_use}"] == 0
 
 
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool comes with Prometheus")

@@ -13,6 +13,7 @@ KNOWN = LabelValues(
     protocols={"mail": "oxp", "builds": "callback"},
     reasons=frozenset({"expired"}),
     rules=frozenset({"per-caller"}),
+    accounts=frozenset({"key:ci"}),
 )
 
 Samples = Mapping[str, float]
@@ -33,4 +34,4 @@ def samples_of(text: bytes) -> Samples:
 
 
 async def scraped(metrics: Metrics) -> Samples:
-    return samples_of(await Scraper(metrics).text())
+    return samples_of(await Scraper(metrics, dict).text())

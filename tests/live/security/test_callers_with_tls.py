@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ssl
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -56,6 +57,8 @@ async def test_a_caller_with_a_certificate_is_served_and_sent_back_to_https(site
         assert value(answer) == {"n": 1}
         assert answer.headers["location"].startswith(f"{site.url}/calls/")
         assert (await http.get(answer.headers["location"])).status_code == httpx.codes.OK
+        assert await metric(site.running, "toolgate_connections") == 1
+        assert await metric(site.running, "toolgate_connections_limit") > 1
     for context in site.unknown:
         async with caller(site.url, verify=context) as http:
             with pytest.raises((httpx.TransportError, ssl.SSLError)):
@@ -65,6 +68,8 @@ async def test_a_caller_with_a_certificate_is_served_and_sent_back_to_https(site
     for line in _handshakes(site):
         assert (line["status"], line["outcome"], line["route"]) == (0, "refused", "-")
         assert "CERTIFICATE" in line["reason"]
+    expiry = "toolgate_certificate_expiry_timestamp_seconds"
+    assert await metric(site.running, expiry, setting="server.tls.cert") > time.time()
     labels = {"dialect": "none", "operation": "handshake", "status": "none"}
     assert await metric(site.running, "toolgate_requests_total", **labels) == len(site.unknown)
 

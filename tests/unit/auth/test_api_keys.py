@@ -19,8 +19,8 @@ def api_key(key: str, name: str, *scopes: str) -> ApiKey:
 
 
 KEYS = (api_key(KEY, "nightly", "calc"), api_key(OTHER, "mailer", "mail", "calc"))
-NIGHTLY = Caller(principal="key:nightly", scopes=frozenset({"calc"}))
-MAILER = Caller(principal="key:mailer", scopes=frozenset({"mail", "calc"}))
+NIGHTLY = Caller(principal="key:nightly", account="key:nightly", scopes=frozenset({"calc"}))
+MAILER = Caller(principal="key:mailer", account="key:mailer", scopes=frozenset({"mail", "calc"}))
 
 
 def keys_only() -> Authentication:

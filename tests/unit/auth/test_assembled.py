@@ -46,7 +46,7 @@ def test_without_authentication_callers_are_anonymous() -> None:
 def test_scopes_and_users_come_from_the_claims_that_are_named() -> None:
     auth = assembled(jwt=[{"secret": SECRET, "scope_claim": "realm_access.roles", "user_id_claim": "who.mail"}])
     claims: dict[str, Any] = {"realm_access": {"roles": ["calc"]}, "who": {"mail": "a@x.example"}}
-    caller = Caller(principal="jwt::alice", scopes=frozenset({"calc"}), user_id="a@x.example")
+    caller = Caller(principal="jwt::alice", account="jwt", scopes=frozenset({"calc"}), user_id="a@x.example")
     assert auth.identify(token(**claims)) == caller
     refused(auth, token(), Reason.USER)
 
@@ -76,7 +76,7 @@ def test_a_public_key_is_for_its_algorithms_and_audience(audience: str | None) -
 def test_keys_have_their_ids_and_scopes() -> None:
     digest = hashlib.sha256(KEY.encode()).hexdigest()
     auth = assembled(api_keys=[{"id": "nightly", "hash": f"sha256:{digest}", "scopes": ["calc", "mail"]}])
-    caller = Caller(principal="key:nightly", scopes=frozenset({"calc", "mail"}))
+    caller = Caller(principal="key:nightly", account="key:nightly", scopes=frozenset({"calc", "mail"}))
     assert auth.identify(without_header(oxp_api_key=KEY)) == caller
     refused(auth, token(), Reason.ISSUER)
 

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from base64 import b64encode
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from cryptography.hazmat.primitives.serialization import PublicFormat
+from cryptography import x509
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.x509.oid import NameOID
 
 from gateway.auth.keys import (
     FOR_RSA,
@@ -193,3 +198,35 @@ def test_a_key_that_says_what_it_is_for_is_used_for_that(use: dict[str, Any]) ->
 @pytest.mark.parametrize("kid", [7, 1.5, True, [], {}, ["k"]])
 def test_a_key_id_that_is_no_text_finds_nothing(kid: object) -> None:
     assert key_set(jwk("rsa", kid="k")).find(kid, "RS256") is None
+
+
+def certified(days: int, **members: Any) -> dict[str, Any]:
+    """A key whose certificate is good for so many days from now on."""
+    now, name = datetime.now(UTC), x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "issuer.example")])
+    builder = x509.CertificateBuilder(name, name, public("rsa"), x509.random_serial_number())
+    whole = builder.not_valid_before(now - timedelta(days=1)).not_valid_after(now + timedelta(days=days))
+    der = whole.sign(private("rsa"), SHA256()).public_bytes(Encoding.DER)
+    return jwk("rsa", x5c=[b64encode(der).decode()], **members)
+
+
+SOON = 2_000_000_000.0
+EXPIRIES: dict[str, tuple[list[Any], float | None]] = {
+    "a key that says when": ([jwk("rsa", exp=SOON)], SOON),
+    "several": ([jwk("rsa", kid="a", exp=SOON - 1), jwk("p256", kid="b", exp=SOON)], SOON),
+    "one that does not say": ([jwk("rsa", exp=SOON), jwk("p256")], None),
+    "one that is not for signatures": ([jwk("rsa", exp=SOON), jwk("rsa", use="enc")], SOON),
+    "no number": ([jwk("rsa", exp="soon")], None),
+    "no time": ([jwk("rsa", exp=10**400)], None),
+    "no certificate": ([jwk("rsa", x5c=["AAAA"])], None),
+    "no base64": ([jwk("rsa", x5c=["\ud800"])], None),
+}
+
+
+@pytest.mark.parametrize(("keys", "expires_at"), EXPIRIES.values(), ids=EXPIRIES)
+def test_a_set_expires_with_its_last_key(keys: list[Any], expires_at: float | None) -> None:
+    assert key_set(*keys).expires_at == expires_at
+
+
+def test_the_certificate_of_a_key_says_when_it_expires() -> None:
+    expected = (datetime.now(UTC) + timedelta(days=30)).timestamp()
+    assert key_set(certified(30), certified(10)).expires_at == pytest.approx(expected, abs=60)

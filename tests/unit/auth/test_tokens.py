@@ -28,7 +28,7 @@ from tests.support.authenticators import (
 
 
 def test_a_good_token_names_its_caller() -> None:
-    assert authentication().identify(bearer()) == Caller(principal="jwt::alice")
+    assert authentication().identify(bearer()) == Caller(principal="jwt::alice", account="jwt")
 
 
 def test_a_colon_in_a_subject_cannot_pass_for_one_of_the_issuer() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 
 import pytest
@@ -18,14 +19,17 @@ async def everything() -> bytes:
     """A scrape with at least one child of every metric."""
     gauges = [family for family in families.FAMILIES.values() if family.kind == "gauge"]
     metrics = made(gauges=[Reading(family, ('quo"te\\\n',) * len(family.labels), 1.0) for family in gauges])
-    metrics.request("otc", "call", 200, 0.5, 0.25)
-    metrics.tool_call("mail", "Mail.Send", "ok", 0.25)
+    metrics.request("otc", "call", 200, 0.5, 0.25, "key:ci", 100, 200)
+    metrics.tool_call("mail", "Mail.Send", "ok", 0.25, "key:ci")
+    metrics.refused("key:ci", "rate_limited")
+    metrics.quota_met("pending", False)
+    metrics.limit_used("per-caller", 0.5)
     metrics.auth_failure("expired")
     metrics.rate_limited("per-caller")
     metrics.callback("builds", 200)
     metrics.notice_dropped("builds")
     metrics.reload("ok")
-    return await Scraper(metrics).text()
+    return await Scraper(metrics, lambda: {"gateway": os.getpid()}).text()
 
 
 async def test_every_metric_has_its_type_its_help_and_its_samples() -> None:
@@ -49,7 +53,7 @@ async def test_names_follow_the_conventions() -> None:
 
 
 async def test_a_metric_that_nothing_was_counted_in_is_there_by_name() -> None:
-    text = await Scraper(made()).text()
+    text = await Scraper(made(), dict).text()
     assert all(f"# TYPE {name} " in text.decode() for name in families.FAMILIES)
 
 
@@ -58,7 +62,7 @@ class Gate:
 
     def __init__(self) -> None:
         self.opened, self.entered = asyncio.Event(), asyncio.Event()
-        self.scraper = Scraper(made(), self._refresh)
+        self.scraper = Scraper(made(), dict, self._refresh)
         self.refreshed = 0
 
     async def _refresh(self) -> None:

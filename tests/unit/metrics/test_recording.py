@@ -28,9 +28,12 @@ async def test_words_that_are_not_configured_are_counted_as_other() -> None:
     metrics = made()
     for number in range(100):
         word = f"word{number}"
-        metrics.request(word, word, 299, 0.1)
-        metrics.tool_call(word, word, word, 0.1)
-        metrics.tool_call("mail", "Mail.Send", word, 0.1)
+        metrics.request(word, word, 299, 0.1, None, word, 1, 2)
+        metrics.tool_call(word, word, word, 0.1, word)
+        metrics.tool_call("mail", "Mail.Send", word, 0.1, "key:ci")
+        metrics.quota_met(word, True)
+        metrics.limit_used(word, 1.0)
+        metrics.refused(word, word)
         metrics.auth_failure(word)
         metrics.rate_limited(word)
         metrics.callback(word, 299)
@@ -38,6 +41,12 @@ async def test_words_that_are_not_configured_are_counted_as_other() -> None:
     assert not any("word" in name for name in found)
     assert found["toolgate_requests_total{dialect=other,operation=other,status=2xx}"] == 100
     assert found["toolgate_tool_calls_total{backend=other,outcome=other,protocol=other,tool=other}"] == 100
+    assert found["toolgate_account_calls_total{account=other,outcome=other}"] == 100
+    assert found["toolgate_call_quotas_total{found=full,quota=other}"] == 100
+    assert found["toolgate_rate_limit_used_ratio_bucket{le=0.99,rule=other}"] == 0
+    assert found["toolgate_rate_limit_used_ratio_count{rule=other}"] == 100
+    assert found["toolgate_account_bytes_total{account=other,direction=out}"] == 200
+    assert found["toolgate_account_refusals_total{account=other,reason=other}"] == 100
     assert found["toolgate_auth_failures_total{reason=other}"] == 100
     assert found["toolgate_rate_limited_total{rule=other}"] == 100
     assert found["toolgate_callbacks_total{backend=other,outcome=other}"] == 100
@@ -61,7 +70,7 @@ async def test_only_so_many_tools_have_labels() -> None:
     metrics = made(max_tools=2)
     for _ in range(2):
         for name in ("A.a", "B.b", "C.c", "D.d"):
-            metrics.tool_call("mail", name, "ok", 0.1)
+            metrics.tool_call("mail", name, "ok", 0.1, "key:ci")
     found = await scraped(metrics)
     calls = "toolgate_tool_calls_total{{backend=mail,outcome=ok,protocol=oxp,tool={}}}"
     assert {tool: found.get(calls.format(tool)) for tool in ("A.a", "B.b", "C.c", "D.d", "other")} == {
@@ -76,8 +85,8 @@ async def test_only_so_many_tools_have_labels() -> None:
 async def test_the_tools_of_a_backend_that_is_called_other_have_labels() -> None:
     metrics = made()
     metrics.use_labels(replace(KNOWN, protocols={"other": "oxp"}), max_tools=10)
-    metrics.tool_call("other", "A.a", "ok", 0.1)
-    metrics.tool_call("gone", "B.b", "ok", 0.1)
+    metrics.tool_call("other", "A.a", "ok", 0.1, "key:ci")
+    metrics.tool_call("gone", "B.b", "ok", 0.1, "key:ci")
     found = await scraped(metrics)
     assert found["toolgate_tool_calls_total{backend=other,outcome=ok,protocol=oxp,tool=A.a}"] == 1
     assert found["toolgate_tool_calls_total{backend=other,outcome=ok,protocol=other,tool=other}"] == 1

@@ -21,7 +21,7 @@ def report(worker: Metrics, supervisor: Metrics) -> None:
 
 def call(worker: Metrics, tool: str = "Mail.Send") -> None:
     worker.request("otc", "call", 200, 0.5, 0.25)
-    worker.tool_call("mail", tool, "ok", 0.25)
+    worker.tool_call("mail", tool, "ok", 0.25, "key:ci")
 
 
 async def test_workers_are_added_up_and_no_call_is_counted_twice() -> None:
@@ -41,7 +41,7 @@ async def test_workers_are_added_up_and_no_call_is_counted_twice() -> None:
 
 async def test_what_was_bound_but_never_counted_is_shown_as_zero() -> None:
     supervisor, worker = made(), made()
-    worker.tool_call("mail", "Mail.Send", "invalid", 0.0)
+    worker.tool_call("mail", "Mail.Send", "invalid", 0.0, "key:ci")
     report(worker, supervisor)
     found = await scraped(supervisor)
     assert found["toolgate_tool_call_duration_seconds_count{backend=mail,protocol=oxp}"] == 0
@@ -76,7 +76,7 @@ async def test_rows_of_another_version_of_the_gateway_are_left_out() -> None:
 def test_thousands_of_rows_are_handed_over_in_parts() -> None:
     metrics = made(max_tools=3000)
     for number in range(3000):
-        metrics.tool_call("mail", f"Mail.T{number}", "ok", 0.1)
+        metrics.tool_call("mail", f"Mail.T{number}", "ok", 0.1, "key:ci")
     supervisor, parts = Store(), 0
     while rows := metrics.store.take(1000):
         assert len(rows) <= 1000

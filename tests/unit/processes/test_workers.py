@@ -69,13 +69,16 @@ def test_a_port_in_use_is_not_shared() -> None:
 async def test_a_worker_that_stops_reporting_is_killed_and_replaced(tmp_path: Path) -> None:
     """Ours: a process that hangs is worse than one that dies, and only its supervisor can notice."""
     config = good(tmp_path)
-    async with supervised(lambda: config) as slot:
+    deaths: list[str] = []
+    async with supervised(lambda: config, deaths) as slot:
         await until(lambda: slot.status == "ok", "it serves", START_S)
+        assert slot.processes == {"worker-0": slot.details()["pid"]}
         hung = slot.details()["pid"]
         os.kill(hung, signal.SIGSTOP)
         await until(lambda: slot.status == "ok" and slot.details()["pid"] != hung, "another does", START_S)
         with pytest.raises(ProcessLookupError):
             os.kill(hung, 0)
+    assert deaths == ["hung"]
 
 
 @pytest.mark.anyio
@@ -100,7 +103,8 @@ async def test_a_worker_that_cannot_follow_a_configuration_which_came_while_it_s
 ) -> None:
     """Ours: to callers it would be a gateway that sometimes goes by rules that do not count any more."""
     counts, bad = good(tmp_path), unusable(tmp_path)
-    async with supervised(lambda: counts) as slot:
+    deaths: list[str] = []
+    async with supervised(lambda: counts, deaths) as slot:
         await until(lambda: slot.details()["pid"] is not None, "it starts")
         first, counts = slot.details()["pid"], bad
         await until(lambda: slot.reason == UNUSABLE, "the next one says why it cannot start", START_S)
@@ -109,6 +113,7 @@ async def test_a_worker_that_cannot_follow_a_configuration_which_came_while_it_s
         await until(slot.ready.is_set, "another one serves", START_S)
         assert slot.details()["pid"] != first
         assert not slot.lacks(counts)
+    assert set(deaths) == {"died"}  # those that could not start; the one that was replaced is none
     replaced = [record for record in caplog.records if record.message.startswith("a worker that cannot use")]
     assert [vars(record)["pid"] for record in replaced] == [first]
 
@@ -180,11 +185,14 @@ def unusable(directory: Path, **more: object) -> Config:
 
 
 @asynccontextmanager
-async def supervised(config: Callable[[], Config], **more: float) -> AsyncIterator[WorkerSlot]:
-    """Supervises one worker for the length of the block."""
+async def supervised(
+    config: Callable[[], Config], deaths: list[str] | None = None, **more: float
+) -> AsyncIterator[WorkerSlot]:
+    """Supervises one worker for the length of the block; `deaths` gets the cause of each."""
     (sockets,) = bind("127.0.0.1", 0, 1)
     stop = Stop()
-    slot = WorkerSlot(0, stop, lambda rows: None, patience=PATIENCE, **more)
+    count_death = ([] if deaths is None else deaths).append
+    slot = WorkerSlot(0, stop, lambda rows: None, count_death, patience=PATIENCE, **more)
     running = asyncio.create_task(slot.run(sockets, config))
     try:
         yield slot

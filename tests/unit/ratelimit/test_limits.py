@@ -87,3 +87,17 @@ async def test_limits_can_be_closed_whether_started_or_not() -> None:
     gate = limits()
     await gate.start()
     await gate.aclose()
+
+
+async def test_each_limit_that_is_met_is_measured() -> None:
+    clock, seen = Clock(), []
+    rules = [rule("few", burst=2), rule("many", burst=10)]
+    gate = Limits(rules, MemoryBuckets(clock), measure=lambda name, share: seen.append((name, share)))
+    for _ in range(2):
+        await gate.spend("call", "ada", IP, None)
+    with pytest.raises(RateLimited):
+        await gate.spend("call", "ada", IP, None)
+    assert seen == [("few", 0.5), ("many", 0.1), ("few", 1.0), ("many", 0.2), ("few", 1.0), ("many", 0.2)]
+    seen.clear()
+    await gate.under([rule("few", burst=2)], "local").spend("call", "bob", IP, None)
+    assert seen == [("few", 0.5)]
