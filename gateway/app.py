@@ -16,7 +16,7 @@ from starlette.types import ASGIApp
 from gateway import __version__
 from gateway.admission import Admission
 from gateway.assembly import parts, reporting
-from gateway.assembly.authenticators import Issuers
+from gateway.assembly.authenticators import Issuers, accounts
 from gateway.assembly.expiry import expiries
 from gateway.assembly.setup import (
     BackendDrainer,
@@ -93,6 +93,9 @@ class Gateway:
         self._digits = random_digits()
         self.observer = Observer(self.metrics, access or AccessLog(None))
         self._limits = parts.rate_limits(config, self.metrics.limit_used)
+        self._usage = parts.usage(config)
+        if self._usage is not None:
+            self.observer.count_call = self._usage.beside(self.metrics.tool_call)
         self._scraper = Scraper(self.metrics, lambda: {"gateway": os.getpid(), **self.children})
         self._checker = Checker()
         self._checks = Checks(self._checker)
@@ -103,7 +106,7 @@ class Gateway:
             encoders=dict(chain(parts.ENCODERS.items(), *(each.encoders.items() for each in more_surfaces))),
             path=CALLS,
             published=lambda tool: self.catalogue.router.published(tool),
-            count=self.metrics.tool_call,
+            count=self.observer.count_call,
             pending_ttl_s=remembered.pending_ttl_s,
             result_ttl_s=remembered.result_ttl_s,
         )
@@ -233,6 +236,8 @@ class Gateway:
     async def start(self) -> None:
         """Starts to ask issuers for their keys and backends for their tools, without waiting for them."""
         await self._limits.start()
+        if self._usage is not None:
+            await self._usage.start()
         await self.state.start()
         await self.calls.start()
         await self._setup.start()
@@ -268,6 +273,8 @@ class Gateway:
         asked = config.mcp
         self._listeners.limit(asked.listen.max if asked.enabled else 0, asked.listen.max_per_caller)
         self.metrics.use_labels(reporting.label_values(config, self._more_surfaces), max_tools=config.metrics.max_tools)
+        if self._usage is not None:
+            self._usage.accounts = accounts(config.auth)
         self.listens_on(*self._address)
 
     def listens_on(self, host: str, port: int) -> None:
@@ -326,6 +333,8 @@ class Gateway:
         ):
             await part.aclose()
         await self._issuers.keep(None)
+        if self._usage is not None:
+            await self._usage.aclose()
         for shared in (self._limits, self.state, self._checker, self._lists):
             await shared.aclose()
 

@@ -26,6 +26,7 @@ from gateway.http.origins import PageOrigins
 from gateway.ports import Backend, Receiver
 from gateway.ratelimit import Limits as RateLimits
 from gateway.ratelimit import MemoryBuckets, Rule
+from gateway.ratelimit.calendar import DAY_S
 from gateway.ratelimit.rules import CALENDAR_STEP_S
 from gateway.routing import OutputCheck, Route
 from gateway.settings import (
@@ -46,6 +47,7 @@ from gateway.state.port import State, StateLimits
 from gateway.state.sealing import Digester, Sealer, TimedSealer
 from gateway.state.store import Store
 from gateway.surfaces import Surface
+from gateway.usage import Ledger, UsageRecorder
 
 if TYPE_CHECKING:
     from gateway.state.connections import Client, Tls
@@ -287,6 +289,22 @@ def rate_limits(config: Config, measure: Callable[[str, float], None]) -> RateLi
     digester = Digester([key.get_secret_value() for key in settings.keys], "rate limits")
     buckets = RedisBuckets(shared_store(settings, settings.address), digester)
     return RateLimits(rules, here, buckets, on_failure=config.limits_on_failure, measure=measure)
+
+
+def usage_ledger(config: Config) -> Ledger | None:
+    """Where the calls of each key and issuer are counted; None where they are not."""
+    if config.usage is None or config.state is None or config.state.address is None:
+        return None
+    store = shared_store(config.state, config.state.address)
+    return Ledger(store, keep_days=int(config.usage.keep_s // DAY_S), max_rows=config.usage.max_rows)
+
+
+def usage(config: Config) -> UsageRecorder | None:
+    """Counts the calls of each key and issuer; None where they are not counted."""
+    ledger = usage_ledger(config)
+    if ledger is None or config.usage is None:
+        return None
+    return UsageRecorder(ledger, flush_s=config.usage.flush_s, clock=time.time)
 
 
 def rate_limit_rules(config: Config) -> Sequence[Rule]:

@@ -202,12 +202,12 @@ def with_fixed(config: Config, running: Config) -> Config:
     if (server.tls is None) != (now.tls is None):
         changed.append("server.tls")
         server = server.model_copy(update={"tls": now.tls})
-    if config.state != running.state:
-        changed.append("state")
+    started = {name: getattr(running, name) for name in ("state", "usage")}
+    changed += [name for name, value in started.items() if getattr(config, name) != value]
     if changed:
         log.warning("a change takes effect only at the next start", extra={"keys": changed})
     fixed = {name: getattr(now, name) for name in ("host", "port", "workers", "admin")}
-    kept = config.model_copy(update={"server": server.model_copy(update=fixed), "state": running.state})
+    kept = config.model_copy(update={"server": server.model_copy(update=fixed), **started})
     if problems := [f"{where}: {what}; before the next start it cannot be used" for where, what in kept.problems()]:
         raise ConfigError(problems)
     return kept

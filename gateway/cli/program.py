@@ -27,6 +27,7 @@ COMMANDS = {
     "check": "check a configuration, and with --live everything it connects to",
     "tools": "list the tools of a running gateway",
     "call": "call a tool of a running gateway",
+    "usage": "print how often each key or issuer has used each tool",
     "token": "make a bearer token for development",
     "hash-key": "make the hash of an API key",
     "bridge": "serve an MCP server that uses standard input and output, over HTTP",

@@ -24,6 +24,7 @@ from gateway.metrics import Metrics
 from gateway.ports import ServerRequest, Target
 from gateway.ratelimit import RateLimited
 from gateway.request import Request
+from gateway.usage.recorder import CountCall
 from gateway.wire import SERVED
 
 LEFT = 499  # in place of a status: the caller has closed the connection before there was an answer, as nginx writes it
@@ -151,12 +152,15 @@ class AccessLog:
 
 
 class Observer:
-    """Notes requests and whatever else is worth counting. Nothing here waits, raises or looks at a body."""
+    """Notes requests and whatever else is worth counting. Nothing here waits, raises or looks at a body.
+
+    `count_call` takes what `Metrics.tool_call` does; another function may count calls elsewhere, too.
+    """
 
     def __init__(self, metrics: Metrics, access: AccessLog) -> None:
         self.metrics = metrics
         self._count = metrics.request
-        self._count_call = metrics.tool_call
+        self.count_call: CountCall = metrics.tool_call
         self._count_stranger = metrics.auth_failure
         self._count_limited = metrics.rate_limited
         self._access = access
@@ -177,7 +181,7 @@ class Observer:
             target = NO_TARGET if tool is None else tool.target
             backend = target.backend
             if tool is not None and request.counts:
-                self._count_call(backend, target.tool, outcome, 0.0 if request.joined else tool_s, account)
+                self.count_call(backend, target.tool, outcome, 0.0 if request.joined else tool_s, account)
         else:
             tool_s, outcome = 0.0, "ok" if 0 < status < 400 else "refused"
             self._count(dialect, operation, status, duration_s, None, account, bytes_in, bytes_out)

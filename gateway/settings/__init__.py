@@ -23,7 +23,14 @@ from gateway.settings.mcp import McpSettings
 from gateway.settings.protocols import AnyBackend
 from gateway.settings.routes import RouteSettings, routes_never_reached
 from gateway.settings.sections import ByName, Items, OrWord, Section, setting
-from gateway.settings.server import ErrorSettings, LoggingSettings, MetricsSettings, ReloadSettings, ServerSettings
+from gateway.settings.server import (
+    ErrorSettings,
+    LoggingSettings,
+    MetricsSettings,
+    ReloadSettings,
+    ServerSettings,
+    UsageSettings,
+)
 from gateway.settings.state import StateSettings
 from gateway.settings.values import Choice
 from gateway.settings.web import TlsSettings, is_loopback
@@ -54,6 +61,9 @@ class Config(Section):
     )
     reload: ReloadSettings = setting({}, "When this file is read again.")
     metrics: MetricsSettings = setting({}, "What is counted, and who may see it.")
+    usage: UsageSettings | None = setting(
+        None, "How calls are counted by key or issuer, tool and day. By default, they are not."
+    )
     logging: LoggingSettings = setting({}, "What is logged, and in which form.")
     mcp: McpSettings = setting({}, "The endpoint for callers that speak MCP.")
     errors: ErrorSettings = setting({}, "How refusals are reported to callers.")
@@ -63,6 +73,8 @@ class Config(Section):
             yield "server", f"has {self.server.workers} workers, which need state.url to share stored calls"
         if self.limits_on_failure != "local" and (self.state is None or self.state.url is None):
             yield "limits_on_failure", "has no effect without state.url; requests are counted by this process anyway"
+        if self.usage is not None and (self.state is None or self.state.url is None):
+            yield "usage", "needs state.url, because it is stored there"
         yield from self._nowhere_to_call_back()
 
     def _nowhere_to_call_back(self) -> Iterator[tuple[str, str]]:
@@ -100,4 +112,5 @@ __all__ = [
     "ServerSettings",
     "StateSettings",
     "TlsSettings",
+    "UsageSettings",
 ]

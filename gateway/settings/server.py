@@ -153,6 +153,20 @@ class MetricsSettings(Section):
     )
 
 
+class UsageSettings(Section):
+    """How calls are counted for `toolgate usage`, which prints them. The counts are in Redis."""
+
+    keep_s: Annotated[float, Duration("1d", "4000d")] = setting("400d", "How long the counts of a day are stored.")
+    flush_s: Annotated[float, Duration("1s", "10m")] = setting(
+        "10s", "How often a process writes what it has counted. What it has not written is lost if it is killed."
+    )
+    max_rows: Annotated[int, Integer(100, 1_000_000)] = setting(
+        10000,
+        "How many counts are stored for a day: up to three for each tool that a key or an issuer has used. All "
+        "further ones are those of one tool, named `other`.",
+    )
+
+
 class ErrorSettings(Section):
     """The status codes of refusals."""
 
