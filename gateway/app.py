@@ -17,6 +17,7 @@ from gateway import __version__
 from gateway.admission import Admission
 from gateway.assembly import parts, reporting
 from gateway.assembly.authenticators import Issuers, accounts
+from gateway.assembly.authorization import open_authorizer
 from gateway.assembly.expiry import expiries
 from gateway.assembly.setup import (
     BackendDrainer,
@@ -28,6 +29,7 @@ from gateway.assembly.setup import (
     with_fixed,
 )
 from gateway.auth import IssuerStatus
+from gateway.authorization import HttpAuthorizer
 from gateway.backends.callback_receiver import absent_receivers
 from gateway.backends.lists import LIST_MEMORY_BYTES
 from gateway.backends.server import BackendContext, Server, open_admission
@@ -169,10 +171,16 @@ class Gateway:
         )
         same_auth = before is not None and before.config.auth == config.auth
         authenticator = before.authenticator if before and same_auth else self._issuers.authenticator(config.auth)
+        authorizer, authorizer_files = None, fingerprints(named_files(config.authorize))
+        if before is not None and before.has_authorizer(config.authorize, authorizer_files):
+            authorizer = before.authorizer
+        elif config.authorize is not None:
+            authorizer = open_authorizer(config.authorize, self.metrics)
         rules = parts.rate_limit_rules(config)
         limits = self._limits if before is None else before.limits.under(rules, config.limits_on_failure)
         pipeline = Pipeline(
             authenticator=authenticator,
+            authorizer=authorizer,
             limiter=limits,
             catalogue=catalogue,
             calls=self.calls,
@@ -214,6 +222,8 @@ class Gateway:
             expiries=expiries(config),
             catalogue=catalogue,
             authenticator=authenticator,
+            authorizer=authorizer,
+            authorizer_files=authorizer_files,
             limits=limits,
             pipeline=pipeline,
             public=public,
@@ -228,6 +238,11 @@ class Gateway:
     def admissions(self) -> Mapping[str, Admission[Server]]:
         """How calls are admitted to each backend."""
         return self._setup.admissions
+
+    @property
+    def authorizer(self) -> HttpAuthorizer | None:
+        """What asks the operator's own service about calls, if there is one."""
+        return self._setup.authorizer
 
     @property
     def catalogue(self) -> Catalogue:
@@ -333,8 +348,9 @@ class Gateway:
         ):
             await part.aclose()
         await self._issuers.keep(None)
-        if self._usage is not None:
-            await self._usage.aclose()
+        for optional in (self.authorizer, self._usage):
+            if optional is not None:
+                await optional.aclose()
         for shared in (self._limits, self.state, self._checker, self._lists):
             await shared.aclose()
 

@@ -30,6 +30,7 @@ class ErrorCode(StrEnum):
     PAYLOAD_TOO_LARGE = "payload_too_large"
     UNSUPPORTED_MEDIA = "unsupported_media"
     BACKEND_UNAVAILABLE = "backend_unavailable"
+    AUTHORIZATION_UNAVAILABLE = "authorization_unavailable"  # the operator's own service gives no decision
     NOT_READY = "not_ready"  # lists alone: not every tool server has been asked yet
     INTERNAL = "internal"
 
@@ -58,6 +59,7 @@ class ServerCode(StrEnum):
 
 
 CODE = b"toolgate-code"  # the header of every refusal and every failure
+REASON = b"toolgate-reason"  # of calls that the operator's own service does not allow
 
 
 class GatewayError(Exception):
@@ -128,6 +130,15 @@ class InsufficientScopeError(GatewayError):
     def __init__(self, message: str, scopes: frozenset[str]) -> None:
         super().__init__(ErrorCode.FORBIDDEN, message)
         self.scopes = scopes
+
+
+class DeniedError(GatewayError):
+    """A call that the operator's own service does not allow. `reason` is the word that it gave, fit for a header."""
+
+    def __init__(self, reason: str) -> None:
+        message = f"The operator's policy does not allow this call ({reason})."
+        super().__init__(ErrorCode.FORBIDDEN, message, headers=((REASON, reason.encode("ascii")),))
+        self.reason = reason
 
 
 class FixedError(GatewayError):

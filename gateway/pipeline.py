@@ -1,8 +1,8 @@
 """What happens to a request, in order: read this first. It names no protocol and no HTTP library.
 
-Limits by address, caller, body, dialect and operation, tool, all other limits; then for a call its arguments, its
-requirements and its run. Before the tool server is asked, every refusal is a `GatewayError`, encoded in the caller's
-dialect. Afterwards every failure is a result.
+Limits by address, caller, body, dialect and operation, tool, all other limits; then for a call its arguments, the
+operator's own policy, its requirements and its run. Before the tool server is asked, every refusal is a `GatewayError`,
+encoded in the caller's dialect. Afterwards every failure is a result.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from gateway.followups import answer_follow_up, found
 from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
 from gateway.listeners import Listeners
 from gateway.model import CallContext, Invocation, Json, ToolCall
-from gateway.ports import Authenticator, Caller, Limiter, Operation, SyncBackend
+from gateway.ports import Authenticator, Authorizer, Caller, Limiter, Operation, SyncBackend
 from gateway.request import Request, forwarded, read_document
 from gateway.requirements import check_requirements, for_user, granted
 from gateway.responses import CALL_ID, ResponseBuilder, refusal, with_headers
@@ -69,6 +69,7 @@ class Catalogue(Protocol):
 class Pipeline:
     """Answers requests.
 
+    `authorizer` decides about each call, also one that only asks for a kept result; None: there is no such service.
     `digits` are random, for the ids of calls that leave no record. `strict`: a tool that the caller may not use is
     refused like a tool that does not exist.
     """
@@ -77,6 +78,7 @@ class Pipeline:
         self,
         *,
         authenticator: Authenticator,
+        authorizer: Authorizer | None,
         limiter: Limiter,
         catalogue: Catalogue,
         calls: Calls,
@@ -88,6 +90,7 @@ class Pipeline:
         strict: bool,
     ) -> None:
         self._authenticator = authenticator
+        self._authorizer = authorizer
         self._limiter = limiter
         self._catalogue = catalogue
         self._calls = calls
@@ -99,7 +102,9 @@ class Pipeline:
         self._strict = strict
         self._lists = Lists()
 
-    async def answer(self, request: Request, arriving: Body) -> WireReply:
+    async def answer(  # noqa: C901 - flat, because every call takes this way
+        self, request: Request, arriving: Body
+    ) -> WireReply:
         """Answers a request to an endpoint of any surface."""
         try:
             came_as = request.operation
@@ -131,6 +136,8 @@ class Pipeline:
             call = opened.call if caller.user_id is None else for_user(opened.call, caller.user_id)
             if not tool.schema.accepts(call.arguments, size):
                 await self._checks.validate(tool, call.arguments, size, principal)
+            if self._authorizer is not None:
+                await self._authorizer.authorize(call, tool.target, caller, opened.encoder.name)
             if opened.awaited is not None:
                 await self._consents.wait(opened.awaited)
             invocation = self._invocation(tool, call, caller, request)

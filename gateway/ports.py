@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 from msgspec import Struct
 
 from gateway.admission import DispatchGate
-from gateway.model import Decode, Invocation, Json, JsonObject, Listing, ToolResult
+from gateway.model import Decode, Invocation, Json, JsonObject, Listing, ToolCall, ToolResult
 from gateway.wire import Answer, Head, Headers, WireRequest
 
 Operation = Literal["call", "list", "poll", "listen"]  # rate limits count `listen` as `list`
@@ -90,6 +90,14 @@ class Target(NamedTuple):
     version: str
     backend: str
     route: str
+
+
+class Authorizer(Protocol):
+    """Asks the operator's own service whether a call may run."""
+
+    async def authorize(self, call: ToolCall, target: Target, caller: Caller, dialect: str) -> None:
+        """Returns if it may. Raises FORBIDDEN, or AUTHORIZATION_UNAVAILABLE if there is no decision."""
+        ...
 
 
 class Limiter(Protocol):

@@ -110,6 +110,7 @@ def details(setup: Setup, state: State, issuers: Mapping[str, IssuerStatus]) -> 
     return {
         "state": _state_details(state),
         "issuers": {name: issuer.as_json() for name, issuer in issuers.items()},
+        **({} if setup.authorizer is None else {"authorization": setup.authorizer.details()}),
         "backends": _backend_details(setup, state),
     }
 

@@ -9,7 +9,7 @@ import asyncio
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -18,6 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.admission import Admission
 from gateway.assembly.parts import is_shared
+from gateway.authorization import HttpAuthorizer
 from gateway.backends.server import Server
 from gateway.calls.registry import Calls
 from gateway.catalogue.catalogue import Catalogue
@@ -26,7 +27,7 @@ from gateway.metrics import Reading
 from gateway.pipeline import Pipeline
 from gateway.ports import Authenticator, Backend, Receiver
 from gateway.ratelimit import Limits
-from gateway.settings import BackendSettings, Config
+from gateway.settings import AuthorizeSettings, BackendSettings, Config
 from gateway.settings.sections import Section
 from gateway.settings.web import FilePath
 from gateway.state.port import State
@@ -56,8 +57,8 @@ class SwappableApp:
 class Setup:
     """The parts of a gateway that follow the configuration, with those of the setup before it that still fit.
 
-    `files` has the fingerprints of the files that the settings of each backend name. `expiries` says until when
-    the certificates are good. `public` answers everything.
+    `files` has the fingerprints of the files that the settings of each backend name, `authorizer_files` those of
+    `authorize`. `expiries` says until when the certificates are good. `public` answers everything.
     """
 
     config: Config
@@ -67,6 +68,8 @@ class Setup:
     expiries: Sequence[Reading]
     catalogue: Catalogue
     authenticator: Authenticator
+    authorizer: HttpAuthorizer | None
+    authorizer_files: Fingerprints
     limits: Limits
     pipeline: Pipeline
     public: ASGIApp
@@ -74,6 +77,10 @@ class Setup:
     def has_backend(self, name: str, settings: BackendSettings, files: Fingerprints) -> bool:
         """Whether it has this backend, made from the same settings and files."""
         return self.config.backends.get(name) == settings and self.files[name] == files
+
+    def has_authorizer(self, settings: AuthorizeSettings | None, files: Fingerprints) -> bool:
+        """As `has_backend`, for the authorizer."""
+        return self.config.authorize == settings and self.authorizer_files == files
 
     async def start(self) -> None:
         """Begins to ask issuers for their keys and backends for their tools; returns at once."""
@@ -94,12 +101,14 @@ class Setup:
         """Closes what was made for this setup alone; the one before stays in use."""
         await self.catalogue.aclose()
         closing = [asyncio.ensure_future(backend.aclose()) for backend in self.not_in(before).values()]
+        if self.authorizer is not None and self.authorizer is not before.authorizer:
+            closing.append(asyncio.ensure_future(self.authorizer.aclose()))
         if closing:
             await asyncio.wait(closing, timeout=CLOSED_S)
 
 
 class BackendDrainer:
-    """Drains and closes backends that were removed from the configuration.
+    """Drains and closes backends that were removed from the configuration, and an authorizer that was.
 
     `backends` and `receivers` hold all of them by name; each is removed from both before it is closed. A call that
     `state` remembers ends within `pending_s` of its beginning.
@@ -112,7 +121,7 @@ class BackendDrainer:
         self._backends = backends
         self._receivers = receivers
         self._pending_s = pending_s
-        self._draining: dict[asyncio.Task[None], Backend] = {}
+        self._draining: dict[asyncio.Task[None], Backend | HttpAuthorizer] = {}
 
     def begin(self, old: Setup, new: Setup, requests: Collection[asyncio.Task[Any]]) -> None:
         """Drains the backends that the new setup does not have.
@@ -122,9 +131,14 @@ class BackendDrainer:
         until = time.monotonic() + self._pending_s
         for name, backend in old.not_in(new).items():
             is_open = partial(self._is_open, name, backend, old.admissions[name], until)
-            task = asyncio.create_task(self._drain(name, backend, requests, is_open))
-            self._draining[task] = backend
-            task.add_done_callback(self._ended)
+            self._track(backend, self._drain(name, backend, requests, is_open))
+        if old.authorizer is not None and old.authorizer is not new.authorizer:
+            self._track(old.authorizer, self._close_after(old.authorizer, requests))
+
+    def _track(self, part: Backend | HttpAuthorizer, draining: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(draining)
+        self._draining[task] = part
+        task.add_done_callback(self._ended)
 
     def _is_open(self, name: str, backend: Backend, admission: Admission[Server], until: float) -> bool:
         """Whether a removed backend has calls under way, or outcomes of its calls may yet arrive."""
@@ -149,12 +163,17 @@ class BackendDrainer:
         await backend.aclose()
         log.info("a backend that was taken out of the configuration is closed", extra={"backend": name})
 
+    async def _close_after(self, authorizer: HttpAuthorizer, requests: Collection[asyncio.Task[Any]]) -> None:
+        if requests:
+            await asyncio.wait(requests)
+        await authorizer.aclose()
+
     def _ended(self, task: asyncio.Task[None]) -> None:
         if task.cancelled():
             return
         self._draining.pop(task, None)
         if (error := task.exception()) is not None:
-            log.error("a backend could not be closed", exc_info=error)
+            log.error("what was taken out of the configuration could not be closed", exc_info=error)
 
     async def aclose(self) -> None:
         """Closes all of them now."""
@@ -162,9 +181,9 @@ class BackendDrainer:
         for task in draining:
             task.cancel()
         await asyncio.gather(*draining, return_exceptions=True)
-        for task, backend in draining.items():
+        for task, part in draining.items():
             if task.cancelled():
-                await backend.aclose()
+                await part.aclose()
 
 
 async def until_quiet(

@@ -39,7 +39,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("file", type=Path, nargs="?", metavar="FILE", help="the same as -c FILE")
     configuration.add_option(parser)
     parser.add_argument(
-        "--live", action="store_true", help="connect to Redis and every tool server, and list the tools"
+        "--live",
+        action="store_true",
+        help="connect to Redis, the authorization service and every tool server, and list the tools",
     )
     parser.add_argument(
         "--operations",
@@ -82,8 +84,12 @@ def run(arguments: argparse.Namespace) -> int:
         _report(config, found, live=arguments.live)
     if arguments.strict and (found["warnings"] or found.get("remarks")):
         return USAGE
-    asked = [*found.get("backends", {}).values(), *([found["state"]] if "state" in found else [])]
-    return OK if all(one["up"] for one in asked) else FAILED
+    asked = [
+        found.get("state"),
+        found.get("authorization"),
+        *found.get("backends", {}).values(),
+    ]
+    return OK if all(one is None or one["up"] for one in asked) else FAILED
 
 
 def _hint(path: Path) -> list[str]:
@@ -104,6 +110,10 @@ def _report(config: Config, found: JsonObject, *, live: bool) -> None:
     remarks = list(remarks_on(found))
     state, width = found["state"], terminal_width()
     say(f"state: {state['kept_in']}" + (f" ({state['version']})" if state["version"] else ""))
+    if (service := found["authorization"]) is not None:
+        decides = "allows" if service["allowed"] else "denies"
+        about_it = f"{decides} a call that nobody makes, {service['latency_ms']:.0f} ms" if service["up"] else "DOWN"
+        say(f"authorization: {service['service']} ({about_it})")
     about = Counter(remark.backend for remark in remarks)
     rows = [_row(name, backend, about[name]) for name, backend in found["backends"].items()]
     if rows:

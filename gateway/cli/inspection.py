@@ -1,4 +1,6 @@
-"""What `toolgate check --live` finds: queries Redis and every tool server, and matches tools with routes."""
+"""What `toolgate check --live` finds: asks Redis, the authorization service and every tool server, and matches tools
+with routes.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ from msgspec import Struct
 from gateway.admission import Admission
 from gateway.app import Gateway
 from gateway.assembly import parts
+from gateway.authorization import HttpAuthorizer, Unknown
 from gateway.backends.server import Server
 from gateway.catalogue.catalogue import BackendStatus
 from gateway.errors import GatewayError
@@ -35,13 +38,16 @@ class Look(Struct, frozen=True, kw_only=True):
 
 
 async def inspect(config: Config) -> JsonObject:
-    """Asks Redis and every backend; describes `state`, `backends` by name, the `routes`, and the `tools` published."""
+    """Asks all of them; describes each, `backends` by name, the `routes`, and the `tools` that are published."""
     gateway = Gateway(config)
     # The catalogue alone: a gateway that starts as a whole takes over the calls of replicas that died.
     await gateway.catalogue.start()
     try:
-        state, issuers, _ = await asyncio.gather(
-            _look_at_state(config), gateway.issuers(), gateway.catalogue.wait_ready()
+        state, authorization, issuers, _ = await asyncio.gather(
+            _look_at_state(config),
+            _ask(gateway.authorizer),
+            gateway.issuers(),
+            gateway.catalogue.wait_ready(),
         )
         backends, admissions = gateway.backends, gateway.admissions.values()
         looks = dict(zip(backends, await asyncio.gather(*map(_look, backends.values())), strict=True))
@@ -50,6 +56,7 @@ async def inspect(config: Config) -> JsonObject:
         taken = _taken(routes, looks)
         return {
             "state": state,
+            "authorization": authorization,
             "issuers": {name: issuer.as_json() for name, issuer in issuers.items()},
             "backends": {
                 name: {"protocol": config.backends[name].protocol, "dialect": backend.dialect}
@@ -77,6 +84,19 @@ async def _look_at_state(config: Config) -> JsonObject:
         "version": found.version,
         "warnings": found.warnings,
     }
+
+
+async def _ask(authorizer: HttpAuthorizer | None) -> JsonObject | None:
+    """How the authorization service decides about a call that nobody makes; `cause` says why it does not decide."""
+    if authorizer is None:
+        return None
+    begun = monotonic()
+    decision = await authorizer.probe()
+    cause = decision.why if isinstance(decision, Unknown) else None
+    allowed, reason = (None, "") if isinstance(decision, Unknown) else (decision.allowed, decision.reason)
+    took_ms = round((monotonic() - begun) * 1000, 1)
+    about = {"service": authorizer.service, "up": cause is None, "cause": cause, "latency_ms": took_ms}
+    return about | {"allowed": allowed, "reason": reason}
 
 
 async def _look(backend: Backend) -> Look:

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from gateway.authorization.decisions import UNDECIDED
 from gateway.cli.output import count
 from gateway.model import JsonObject
 
@@ -47,6 +48,8 @@ def _down(found: JsonObject) -> Iterator[Remark]:
     state = found["state"]
     if not state["up"]:
         yield Remark("state_down", None, f"state is down: {state['cause']}")
+    if (authorization := found["authorization"]) is not None:
+        yield from _of_authorization(authorization)
     for name, issuer in found["issuers"].items():
         if not issuer["up"]:
             yield Remark("issuer_down", None, f"auth: the keys of {name} cannot be fetched: {issuer['last_error']}")
@@ -56,6 +59,15 @@ def _down(found: JsonObject) -> Iterator[Remark]:
         elif silent := backend["silent"]:
             text = "; ".join(f"{replica} does not answer ({why})" for replica, why in silent.items())
             yield Remark("replica_down", name, f"{name}: {text}")
+
+
+def _of_authorization(found: JsonObject) -> Iterator[Remark]:
+    """Whether the authorization service decides, and whether it has a policy."""
+    if not found["up"]:
+        yield Remark("authorization_down", None, f"authorize: the service gives no decision: {found['cause']}")
+    elif found["reason"] == UNDECIDED:
+        text = "authorize: the service answers without a decision; is there a policy at the path of its url?"
+        yield Remark("authorization_undecided", None, text)
 
 
 def _rejected(name: str, rejected: Sequence[JsonObject]) -> Iterator[Remark]:

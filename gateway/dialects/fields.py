@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from msgspec import Raw
 
-from gateway.errors import CODE, ErrorCode, FixedError, GatewayError
+from gateway.errors import CODE, DeniedError, ErrorCode, FixedError, GatewayError
 from gateway.jsontext import encode
 from gateway.model import CallContext, Invocation, Json, JsonObject, ToolCall, ToolFailure, ToolRef, ToolResult
 from gateway.naming import full_version
@@ -174,6 +174,7 @@ def error_reply(error: GatewayError, first: Members = (), headers: Headers = ())
     if isinstance(error, FixedError):
         return _fixed(error.code, error.message, error.retry_after_s, error.headers, first, headers)
     details = {
+        "reason": error.reason if isinstance(error, DeniedError) else None,
         "developer_message": error.developer_message,
         "parameter_errors": None if error.parameters is None else dict(error.parameters),
         "missing_requirements": None if error.missing is None else dict(error.missing),

@@ -23,7 +23,7 @@ from gateway.dialects.mcp_wire import (
     SERVER_MEMBER,
     envelope,
 )
-from gateway.errors import CODE, ErrorCode, GatewayError, InsufficientScopeError, NotJsonError
+from gateway.errors import CODE, DeniedError, ErrorCode, GatewayError, InsufficientScopeError, NotJsonError
 from gateway.jsontext import encode
 from gateway.model import Json, JsonObject, Progress, ToolDefinition, ToolFailure, ToolResult
 from gateway.sse import COMMENT, EVENT_STREAM, event
@@ -47,10 +47,11 @@ READABLE = frozenset(
         ErrorCode.RESULT_EXPIRED,
         ErrorCode.MISSING_REQUIREMENTS,
         ErrorCode.BACKEND_UNAVAILABLE,
+        ErrorCode.AUTHORIZATION_UNAVAILABLE,
         ErrorCode.RATE_LIMITED,
     }
 )
-CAN_RETRY = frozenset({ErrorCode.BACKEND_UNAVAILABLE, ErrorCode.RATE_LIMITED})
+CAN_RETRY = frozenset({ErrorCode.BACKEND_UNAVAILABLE, ErrorCode.AUTHORIZATION_UNAVAILABLE, ErrorCode.RATE_LIMITED})
 RPC_CODES = {ErrorCode.NOT_FOUND: NO_METHOD, ErrorCode.TOOL_NOT_FOUND: PARAMS, ErrorCode.INTERNAL: INTERNAL}
 # Refusals of HTTP itself; their status is the code, too, since codes of our own must not be negative.
 STATUSES = {
@@ -189,7 +190,8 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
         if isinstance(error, RpcError):
             return error.rpc_code, error.status if self.is_modern or self.id is None else 200, error.data
         if error.code in STATUSES:
-            return STATUSES[error.code], STATUSES[error.code], None
+            data = {"reason": error.reason} if isinstance(error, DeniedError) else None
+            return STATUSES[error.code], STATUSES[error.code], data
         if isinstance(error, NotJsonError):
             return PARSE, 400, None
         if error.code in (ErrorCode.NOT_READY, ErrorCode.BACKEND_UNAVAILABLE):

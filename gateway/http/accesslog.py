@@ -16,7 +16,7 @@ import msgspec
 from msgspec import Struct
 from starlette.types import Scope
 
-from gateway.errors import FixedError, GatewayError, UnauthenticatedError
+from gateway.errors import DeniedError, FixedError, GatewayError, UnauthenticatedError
 from gateway.http.routes import NOWHERE, OTHER
 from gateway.logs.lines import Lines
 from gateway.logs.output import clock, printable, stamp
@@ -202,7 +202,7 @@ class Observer:
             self._count_stranger(error.reason)
         elif isinstance(error, RateLimited):
             self._count_limited(error.reason)
-        return error.reason if isinstance(error, FixedError) else error.code
+        return error.reason if isinstance(error, FixedError | DeniedError) else error.code
 
     def turned_away(
         self, status: int, reason: str, *, request_id: bytes = b"", client: str = "", operation: str = OTHER

@@ -76,7 +76,11 @@ REFUSALS: Mapping[int, tuple[str, JsonObject]] = {
         "The request has no valid credential, or more than one.",
         {"WWW-Authenticate": _ref("WwwAuthenticate", "headers")},
     ),
-    403: ("The caller may not use this tool, or may not call for that user.", {}),
+    403: (
+        "The caller may not use this tool, or may not call for that user, or the operator's policy does not allow the "
+        "call.",
+        {"Toolgate-Reason": _ref("Reason", "headers")},
+    ),
     404: ("The path does not exist, or the caller has no such call.", {}),
     405: ("The path does not have this method.", {"Allow": _ref("Allow", "headers")}),
     408: ("The request took too long to arrive.", {}),

@@ -34,7 +34,7 @@ EXPOSED = (
         "RateLimit-Policy",
         "Retry-After",
     ),
-    *("Toolgate-Call-Id", "Toolgate-Code", "WWW-Authenticate", "X-Request-ID"),
+    *("Toolgate-Call-Id", "Toolgate-Code", "Toolgate-Reason", "WWW-Authenticate", "X-Request-ID"),
 )
 
 

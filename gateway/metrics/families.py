@@ -97,6 +97,16 @@ LIMIT_USED = Family(
     "histogram",
     USED_SHARES,
 )
+AUTHORIZATIONS = Family(
+    "toolgate_authorizations_total", "Calls that an authorization service decides about, by its decision.", ("outcome",)
+)
+AUTHORIZATION_DURATION = Family(
+    "toolgate_authorization_duration_seconds",
+    "How long the authorization service took for a decision.",
+    (),
+    "histogram",
+    REQUEST_S,
+)
 CALL_QUOTAS = Family(
     "toolgate_call_quotas_total",
     "Calls that found a quota of stored calls of their caller scarce (nine tenths used) or full.",

@@ -15,6 +15,8 @@ from gateway.metrics.families import (
     ACCOUNT_CALLS,
     ACCOUNT_REFUSALS,
     AUTH_FAILURES,
+    AUTHORIZATION_DURATION,
+    AUTHORIZATIONS,
     CALL_QUOTAS,
     CALLBACKS,
     DROPPED_NOTICES,
@@ -155,6 +157,16 @@ class Metrics:
     def auth_failure(self, reason: str) -> None:
         """Counts a caller that could not be identified, by the reason in `UnauthenticatedError`."""
         self._add(AUTH_FAILURES, _of(reason, self._values.reasons))
+
+    def authorization(self, outcome: str) -> None:
+        """Counts a call by what the authorization service decided: `allowed`, `denied` or `unavailable`."""
+        self._add(AUTHORIZATIONS, outcome)
+
+    def authorization_asked(self, duration_s: float) -> None:
+        """Counts a question to the authorization service, answered or not."""
+        durations = self.store.row(AUTHORIZATION_DURATION, ())
+        durations[bisect_left(REQUEST_S, duration_s)] += 1.0
+        durations[-1] += duration_s
 
     def rate_limited(self, rule: str) -> None:
         """Counts a refusal, by the rule with the longest wait."""

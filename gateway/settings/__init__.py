@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar
 
 from gateway.settings.access import AuthSettings, JwtSettings
+from gateway.settings.authorize import AuthorizeSettings
 from gateway.settings.backends import (
     ApiKeyAuthSettings,
     BackendSettings,
@@ -45,6 +46,9 @@ class Config(Section):
     server: ServerSettings = setting({}, "The listeners and their limits.")
     auth: Annotated[AuthSettings | None, OrWord("none")] = setting(
         ..., "How callers prove who they are. The word `none` admits everybody."
+    )
+    authorize: AuthorizeSettings | None = setting(
+        None, "A service of yours that is asked before each call whether it may run. By default, none is."
     )
     state: StateSettings | None = setting(
         None,
@@ -95,6 +99,7 @@ class Config(Section):
 __all__ = [
     "ApiKeyAuthSettings",
     "AuthSettings",
+    "AuthorizeSettings",
     "BackendSettings",
     "BearerAuthSettings",
     "BreakerSettings",

@@ -31,6 +31,7 @@ UNWRITTEN = RouteSettings(tools=ANY, backend=ANY)  # as a route is that has none
 def warnings(config: Config) -> Iterator[str]:
     """One sentence for each, with its key; first those about who may call."""
     yield from _of_callers(config)
+    yield from _of_authorization(config)
     yield from _of_state(config)
     yield from _of_quotas(config)
     yield from _of_backends(config)
@@ -75,6 +76,17 @@ def _of_tokens_for_mcp(config: Config) -> Iterator[str]:
         issuer = entry.authorization_server
         if issuer is not None and resource not in entry.audience:
             yield f"auth.jwt: the audience of {issuer} lacks {resource}, which MCP clients ask for in their tokens"
+
+
+def _of_authorization(config: Config) -> Iterator[str]:
+    service = config.authorize
+    if service is None:
+        return
+    parts = urlsplit(service.url)
+    if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+        yield f"authorize.url: whoever is between the gateway and {parts.netloc} can allow any call; use https"
+    if service.on_failure == "allow":
+        yield "authorize.on_failure is allow: while the service gives no decisions, every call runs"
 
 
 def _of_state(config: Config) -> Iterator[str]:

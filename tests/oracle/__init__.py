@@ -39,7 +39,8 @@ PLAIN_REFUSALS: Final[Mapping[int, str | None]] = {
 REFUSAL_CODES: Final = frozenset(
     {"invalid_request", "call_conflict", "result_expired", "invalid_arguments", "unauthenticated", "forbidden"}
     | {"not_found", "method_not_allowed", "tool_not_found", "rate_limited", "missing_requirements"}
-    | {"payload_too_large", "unsupported_media", "backend_unavailable", "not_ready", "internal"}
+    | {"payload_too_large", "unsupported_media", "backend_unavailable", "authorization_unavailable"}
+    | {"not_ready", "internal"}
     | {"request_timeout", "head_too_large", "gateway_unavailable"}
 )
 FAILURE_CODES: Final = REFUSAL_CODES | frozenset(

@@ -1,6 +1,7 @@
 {{/* The settings that are secrets, each a regular expression of its path below config; URLs are looked at below. */}}
 {{- define "toolgate.secretPaths" -}}
 - auth\.jwt\[\d+\]\.secret
+- authorize\.auth\.(bearer|header\.value)
 - backends\.[^.]+\.(auth|document_auth)\.bearer
 - backends\.[^.]+\.(auth|document_auth)\.basic\.password
 - backends\.[^.]+\.(auth|document_auth)\.header\.value

@@ -112,6 +112,7 @@ def test_what_lets_strangers_listen_or_in_is_a_warning(tmp_path: Path) -> None:
     text = f"""
 server: {{host: 0.0.0.0, public_url: "https://tools.example", cors: {{origins: ["*"]}}}}
 auth: {{api_keys: [{{id: one, hash: "{hash_}"}}]}}
+authorize: {{url: "http://opa.example:8181/v1/data/toolgate", on_failure: allow}}
 state: {{url: "redis://redis.example", insecure: true}}
 backends: {{far: {{protocol: oxp, url: "http://tools.example:81", auth: {{bearer: a-token-of-some-length}}}}}}
 routes: [{{tools: "*", backend: far, validate_output: "off"}}]
@@ -124,12 +125,14 @@ routes: [{{tools: "*", backend: far, validate_output: "off"}}]
             "warning: neither server.tls nor trusted_proxies is set: tokens are sent unencrypted, unless a proxy "
             "handles TLS",
             "warning: server.cors.origins lets the pages of every site call; list the origins that you mean",
+            "warning: authorize.url: whoever is between the gateway and opa.example:8181 can allow any call; use https",
+            "warning: authorize.on_failure is allow: while the service gives no decisions, every call runs",
             "warning: state.keys is not set: only this process can read what it stores in Redis, and only until it "
             "restarts; a call that is repeated after that runs again",
             "warning: state.insecure lets calls be sent to Redis, or stored there, unencrypted",
             "warning: backends.far.auth: the credential is sent unencrypted to tools.example:81; use https",
             "warning: route 1 (* of far): validate_output is off: results are not checked",
-            f"warning: {path}:5:80: backends.far.auth.bearer: holds a secret in plain text; write ${{env:NAME}} or "
+            f"warning: {path}:6:80: backends.far.auth.bearer: holds a secret in plain text; write ${{env:NAME}} or "
             "${file:/path} in its place",
         ],
     )
@@ -221,6 +224,15 @@ def test_live_fails_when_redis_is_down(tmp_path: Path, redis_server: RedisServer
     assert str(redis_server.port) in found["state"]["kept_in"]
     assert found["state"]["cause"].startswith("nothing listens there;")
     assert PASSWORD not in done.stdout + done.stderr
+
+
+def test_live_asks_the_authorization_service(tmp_path: Path, office: str) -> None:
+    """The tool server answers any other path with 404, which is no decision."""
+    text = f'auth: none\nauthorize: {{url: "{office}/v1/data/toolgate"}}\n'
+    done = entered("check", write(tmp_path, text), "--live")
+    assert done.returncode == 1
+    assert f"authorization: {office} (DOWN)\n" in done.stdout
+    assert "  authorize: the service gives no decision: status 404\n" in done.stdout
 
 
 def test_live_is_good_when_all_is_up(tmp_path: Path, office: str) -> None:

@@ -34,6 +34,7 @@ FENCES = {
 FILES = {
     ("yaml", ".yaml"),
     ("python", ".py"),
+    ("rego", ".rego"),
     ("json", ".json"),
     ("ini", ".service"),
     ("nginx", ".conf"),

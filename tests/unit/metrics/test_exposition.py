@@ -25,6 +25,8 @@ async def everything() -> bytes:
     metrics.quota_met("pending", False)
     metrics.limit_used("per-caller", 0.5)
     metrics.auth_failure("expired")
+    metrics.authorization("denied")
+    metrics.authorization_asked(0.25)
     metrics.rate_limited("per-caller")
     metrics.callback("builds", 200)
     metrics.notice_dropped("builds")

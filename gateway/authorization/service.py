@@ -1,0 +1,181 @@
+"""Asks the operator's own service over HTTP, and stores its decisions for a while.
+
+Identical questions at the same time are asked once. Without a decision the call is refused, or runs: as configured.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from hashlib import blake2b
+from time import monotonic
+
+from msgspec import Struct
+
+from gateway import __version__
+from gateway.authorization.decisions import Decision, UnusableAnswerError, encode_question, read_decision
+from gateway.errors import RETRY_AFTER_S, DeniedError, ErrorCode, GatewayError
+from gateway.model import JsonObject, ToolCall, ToolRef
+from gateway.ports import Caller, Target
+from gateway.transport import Kind, Pool, Reply, TransportError
+from gateway.wire import Headers
+
+log = logging.getLogger("gateway.authorization")
+
+MAX_BYTES = 64 * 1024  # of an answer; a decision has some hundred
+CACHED = 10_000  # decisions, of some 200 bytes
+LOGGED_EVERY_S = 10.0  # that there is no decision
+HEADERS: Headers = (
+    (b"user-agent", b"toolgate/" + __version__.encode()),
+    (b"content-type", b"application/json"),
+    (b"accept", b"application/json"),
+)
+UNAVAILABLE = "It cannot be decided at the moment whether this call may run."
+# What `toolgate check --live` asks about: a call that nobody makes.
+NOBODY = Caller(principal="toolgate-check")
+NOTHING = Target("Toolgate.Check", "1.0.0", "check", "check/*")
+
+
+class Unknown(Struct, frozen=True):
+    """There is no decision, for this reason; it is for our log."""
+
+    why: str
+
+
+class HttpAuthorizer:
+    """Decides about calls as the service behind `pool` does (`ports.Authorizer`).
+
+    `target` is path and query there, `credentials` are headers. `count` takes each call with how it was decided:
+    `allowed`, `denied` or `unavailable`; `observe` takes the seconds that each question took.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        target: bytes,
+        credentials: Headers = (),
+        *,
+        timeout_s: float,
+        cache_s: float,
+        runs_on_failure: bool,
+        with_arguments: bool,
+        count: Callable[[str], None],
+        observe: Callable[[float], None],
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._pool = pool
+        self._target = target
+        self._headers = (*HEADERS, *credentials)
+        self._timeout_s = timeout_s
+        self._cache_s = 0.0 if with_arguments else cache_s
+        self._runs_on_failure = runs_on_failure
+        self._with_arguments = with_arguments
+        self._count = count
+        self._observe = observe
+        self._clock = clock
+        self._decided: dict[bytes, tuple[Decision, float]] = {}  # the oldest comes first
+        self._asking: dict[bytes, asyncio.Task[Decision | Unknown]] = {}
+        self._trouble: str | None = None
+        self._log_at = 0.0
+        self._is_logged = False
+
+    async def authorize(self, call: ToolCall, target: Target, caller: Caller, dialect: str) -> None:
+        """Returns if the call may run. Raises FORBIDDEN, AUTHORIZATION_UNAVAILABLE."""
+        question = encode_question(call, target, caller, dialect, with_arguments=self._with_arguments)
+        decision = await (self._stored(question) if self._cache_s else self._ask(question))
+        if isinstance(decision, Unknown):
+            self._count("unavailable")
+            if self._runs_on_failure:
+                return
+            code = ErrorCode.AUTHORIZATION_UNAVAILABLE
+            raise GatewayError(code, UNAVAILABLE, detail=decision.why, retry_after_s=RETRY_AFTER_S)
+        self._count("allowed" if decision.allowed else "denied")
+        if not decision.allowed:
+            raise DeniedError(decision.reason)
+
+    async def probe(self) -> Decision | Unknown:
+        """Asks about a call that nobody makes."""
+        call = ToolCall(ref=ToolRef(tool=NOTHING.tool), arguments={})
+        return await self._ask(encode_question(call, NOTHING, NOBODY, "check", with_arguments=self._with_arguments))
+
+    @property
+    def service(self) -> str:
+        """Where the service is, for operators."""
+        return str(self._pool.origin)
+
+    def details(self) -> JsonObject:
+        """For the detailed health: whether the last question was answered, and if not, why."""
+        return {"up": self._trouble is None} | ({} if self._trouble is None else {"reason": self._trouble})
+
+    async def _stored(self, question: bytes) -> Decision | Unknown:
+        """The decision on the same question of a moment ago, or a new one."""
+        key = blake2b(question, digest_size=32).digest()
+        known = self._decided.get(key)
+        if known is not None and self._clock() < known[1]:
+            return known[0]
+        asking = self._asking.get(key)
+        if asking is None:
+            asking = self._asking[key] = asyncio.create_task(self._ask_and_store(key, question))
+        await asyncio.wait([asking])  # a caller that leaves does not end it for the others
+        return asking.result()
+
+    async def _ask_and_store(self, key: bytes, question: bytes) -> Decision | Unknown:
+        try:
+            decision = await self._ask(question)
+        finally:
+            del self._asking[key]
+        if isinstance(decision, Decision):
+            self._decided.pop(key, None)
+            if len(self._decided) >= CACHED:
+                del self._decided[next(iter(self._decided))]
+            self._decided[key] = decision, self._clock() + self._cache_s
+        return decision
+
+    async def _ask(self, question: bytes) -> Decision | Unknown:
+        began = self._clock()
+        decision: Decision | Unknown
+        try:
+            reply = await self._exchange(question)
+            decision = read_decision(reply.status, reply.body)
+        except (TransportError, UnusableAnswerError) as exc:
+            decision = Unknown(str(exc).rstrip("."))
+        self._observe(self._clock() - began)
+        self._note(decision.why if isinstance(decision, Unknown) else None)
+        return decision
+
+    async def _exchange(self, question: bytes) -> Reply:
+        """Sends the question; once more if the connection was closed, as idle ones may be. Raises TransportError."""
+        until = self._clock() + self._timeout_s
+        try:
+            return await self._send(question, self._timeout_s)
+        except TransportError as exc:
+            if exc.kind is not Kind.CLOSED:
+                raise
+        return await self._send(question, max(until - self._clock(), 0.0))
+
+    async def _send(self, question: bytes, timeout_s: float) -> Reply:
+        return await self._pool.request(
+            b"POST", self._target, self._headers, question, timeout_s=timeout_s, max_body=MAX_BYTES
+        )
+
+    def _note(self, trouble: str | None) -> None:
+        """Logs that there are no decisions, not for each call; and that there are again."""
+        self._trouble, now = trouble, self._clock()
+        about = {"service": self.service}
+        if trouble is None:
+            if self._is_logged:
+                self._is_logged = False
+                log.info("the authorization service decides again", extra=about)
+        elif now >= self._log_at:
+            self._is_logged, self._log_at = True, now + LOGGED_EVERY_S
+            about |= {"reason": trouble, "calls": "allowed" if self._runs_on_failure else "refused"}
+            log.warning("the authorization service gives no decision", extra=about)
+
+    async def aclose(self) -> None:
+        """Stops asking."""
+        asking = list(self._asking.values())
+        for task in asking:
+            task.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
+        await self._pool.aclose()
