@@ -9,7 +9,7 @@ ENV PIP_CONSTRAINT=/src/constraints.txt
 # pip stays behind: only what it installs goes into the image.
 RUN python -m venv /pip \
  && python -m venv --without-pip /opt/toolgate \
- && /pip/bin/pip --python /opt/toolgate --no-cache-dir --disable-pip-version-check install .
+ && /pip/bin/pip --python /opt/toolgate --no-cache-dir --disable-pip-version-check install '.[otel]'
 
 
 FROM python:3.14-slim-trixie

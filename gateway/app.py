@@ -38,8 +38,7 @@ from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.registry import Calls
 from gateway.catalogue.catalogue import Catalogue
 from gateway.challenges import CLOCKS_DIFFER_S, CallChallenge, Challenge, Challenges, Consents, Looks, digest
-from gateway.checks import Checks
-from gateway.http.accesslog import AccessLog, Observer
+from gateway.http.accesslog import AccessLog
 from gateway.http.apps import admin_app, public_app
 from gateway.http.clientip import ip_of
 from gateway.http.edge import Edge
@@ -51,12 +50,12 @@ from gateway.metrics import Metrics, Scraper
 from gateway.model import JsonObject
 from gateway.offload import Checker, Offload
 from gateway.pipeline import Pipeline
-from gateway.ports import Backend, Receiver
+from gateway.ports import Backend, Outcomes, Receiver
 from gateway.request import Request
-from gateway.responses import ResponseBuilder
-from gateway.settings import Config, StateSettings
+from gateway.settings import BackendSettings, CallbackBackendSettings, Config, StateSettings
 from gateway.state.sealing import Digester, Sealer, TimedSealer
 from gateway.surfaces import Surface
+from gateway.telemetry import wiring
 from gateway.tracing import random_digits
 
 
@@ -93,16 +92,17 @@ class Gateway:
             gauges=lambda: reporting.readings(self._setup, self.state, self._issuers.status(), self._load()),
         )
         self._digits = random_digits()
-        self.observer = Observer(self.metrics, access or AccessLog(None))
+        self._telemetry = wiring.telemetry(config, self._digits)
+        self.observer = self._telemetry.observer(self.metrics, access or AccessLog(None))
         self._limits = parts.rate_limits(config, self.metrics.limit_used)
         self._usage = parts.usage(config)
         if self._usage is not None:
             self.observer.count_call = self._usage.beside(self.metrics.tool_call)
         self._scraper = Scraper(self.metrics, lambda: {"gateway": os.getpid(), **self.children})
         self._checker = Checker()
-        self._checks = Checks(self._checker)
+        self._checks = self._telemetry.checks(self._checker)
         self._lists = Offload(memory_bytes=LIST_MEMORY_BYTES)  # its own, so that no call waits for lists
-        self._responses = ResponseBuilder(
+        self._responses = self._telemetry.responses(
             self._challenges,
             self._checks,
             encoders=dict(chain(parts.ENCODERS.items(), *(each.encoders.items() for each in more_surfaces))),
@@ -113,9 +113,10 @@ class Gateway:
             result_ttl_s=remembered.result_ttl_s,
         )
         tokens = CallbackTokens(Digester(keys, "callbacks"))
-        self._outcomes = outcomes = OutcomeRecorder(self.state, self._responses.ended)
+        state = self._telemetry.state(self.state, is_shared=parts.is_shared(self.state))
+        self._outcomes = outcomes = OutcomeRecorder(state, self._responses.ended)
         self.calls = Calls(
-            self.state,
+            state,
             Digester(keys, "calls"),
             outcomes,
             backends=self.backends,
@@ -123,12 +124,13 @@ class Gateway:
             alone=not parts.is_shared(self.state),
         )
         self.callbacks = Callbacks(
-            self.state,
+            state,
             tokens,
             receivers=self._receivers,
             published=lambda tool: self.catalogue.router.published(tool),
             absent=absent_receivers(self.calls, self._checker),
             backlog=outcomes.backlog,
+            linked=self._telemetry.linked,
         )
         self._sessions = Sealer(keys, "mcp sessions")
         lifetime_s = self._pending_s + CLOCKS_DIFFER_S
@@ -152,10 +154,12 @@ class Gateway:
                 backends[name], admissions[name] = before.backends[name], before.admissions[name]
                 continue
             patience_s = parts.patience_s(name, settings, config.routes)
-            admissions[name] = admission = open_admission(name, settings, patience_s, self.memory)
+            admissions[name] = admission = open_admission(
+                name, settings, patience_s, self.memory, self._telemetry.admission
+            )
             context = BackendContext(
                 admission=admission,
-                outcomes=self.calls,
+                outcomes=self._outcomes_for(settings),
                 checker=self._checker,
                 lists=self._lists,
                 on_change=partial(self._refresh, name),
@@ -164,7 +168,7 @@ class Gateway:
             )
             backends[name] = parts.ADAPTERS[type(settings)](name, settings, context)
         catalogue = Catalogue(
-            parts.sources(config, backends),
+            parts.sources(config, backends, self._telemetry.backends(backends, config)),
             offload=self._lists,
             on_rebuilt=self._listeners.look,
             on_changed=self.state.tell_others,
@@ -179,9 +183,9 @@ class Gateway:
         rules = parts.rate_limit_rules(config)
         limits = self._limits if before is None else before.limits.under(rules, config.limits_on_failure)
         pipeline = Pipeline(
-            authenticator=authenticator,
-            authorizer=authorizer,
-            limiter=limits,
+            authenticator=self._telemetry.authenticator(authenticator),
+            authorizer=self._telemetry.authorizer(authorizer),
+            limiter=self._telemetry.limiter(limits),
             catalogue=catalogue,
             calls=self.calls,
             responses=self._responses,
@@ -190,6 +194,7 @@ class Gateway:
             listeners=self._listeners,
             digits=self._digits,
             strict=config.errors.strict,
+            continues=self._telemetry.continued,
         )
         server = config.server
         forwarded = {name for backend in config.backends.values() for name in backend.forward_headers}
@@ -208,7 +213,7 @@ class Gateway:
             ),
             ip_of=ip_of(server),
             observer=self.observer,
-            digits=self._digits,
+            identify=self._telemetry.identify,
             max_body_bytes=server.max_body_bytes,
             strict=config.errors.strict,
             hosts=allowed_hosts(server),
@@ -228,6 +233,11 @@ class Gateway:
             pipeline=pipeline,
             public=public,
         )
+
+    def _outcomes_for(self, settings: BackendSettings) -> Outcomes:
+        """Where a backend reports outcomes: those of callbacks come with a request, which is traced itself."""
+        is_called_back = isinstance(settings, CallbackBackendSettings)
+        return self.calls if is_called_back else self._telemetry.outcomes(self.calls, self.state)
 
     @property
     def config(self) -> Config:
@@ -250,6 +260,7 @@ class Gateway:
 
     async def start(self) -> None:
         """Starts to ask issuers for their keys and backends for their tools, without waiting for them."""
+        await self._telemetry.start(self.metrics.spans)
         await self._limits.start()
         if self._usage is not None:
             await self._usage.start()
@@ -351,7 +362,7 @@ class Gateway:
         for optional in (self.authorizer, self._usage):
             if optional is not None:
                 await optional.aclose()
-        for shared in (self._limits, self.state, self._checker, self._lists):
+        for shared in (self._limits, self.state, self._checker, self._lists, self._telemetry):
             await shared.aclose()
 
     @property

@@ -44,6 +44,10 @@ class Checks:
         except jsontext.JsonError as exc:
             raise NotJsonError(exc) from exc
 
+    def accepts(self, tool: PublishedTool, arguments: Arguments, size: int) -> bool:
+        """Whether arguments fit their tool's schema; False also where only `validate` can tell."""
+        return tool.schema.accepts(arguments, size)
+
     async def validate(self, tool: PublishedTool, arguments: Arguments, size: int, principal: str) -> None:
         """Checks arguments against their tool's schema; `size` is at least that of their text.
 

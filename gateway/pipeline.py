@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from asyncio import CancelledError
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from time import monotonic
 from typing import Protocol
 
@@ -46,7 +46,7 @@ from gateway.surfaces import (
     OpenedOverview,
     RefusedOpening,
 )
-from gateway.tracing import TRACEPARENT, continued
+from gateway.tracing import TRACEPARENT, Trace, continued
 from gateway.wire import Body, StreamReply, WireReply
 
 log = logging.getLogger("gateway.pipeline")
@@ -71,7 +71,7 @@ class Pipeline:
 
     `authorizer` decides about each call, also one that only asks for a kept result; None: there is no such service.
     `digits` are random, for the ids of calls that leave no record. `strict`: a tool that the caller may not use is
-    refused like a tool that does not exist.
+    refused like a tool that does not exist. `continues` makes the trace of a call that names its parent itself.
     """
 
     def __init__(
@@ -88,6 +88,7 @@ class Pipeline:
         listeners: Listeners,
         digits: Iterator[bytes],
         strict: bool,
+        continues: Callable[[Trace, bytes, bytes | None], Trace] = continued,
     ) -> None:
         self._authenticator = authenticator
         self._authorizer = authorizer
@@ -100,6 +101,7 @@ class Pipeline:
         self._listeners = listeners
         self._digits = digits
         self._strict = strict
+        self._continues = continues
         self._lists = Lists()
 
     async def answer(  # noqa: C901 - flat, because every call takes this way
@@ -134,7 +136,7 @@ class Pipeline:
                 request.extra += self._limiter.admit_as(request.operation, ip, came_as)
                 return await self._answer_other(opened, caller, request)
             call = opened.call if caller.user_id is None else for_user(opened.call, caller.user_id)
-            if not tool.schema.accepts(call.arguments, size):
+            if not self._checks.accepts(tool, call.arguments, size):
                 await self._checks.validate(tool, call.arguments, size, principal)
             if self._authorizer is not None:
                 await self._authorizer.authorize(call, tool.target, caller, opened.encoder.name)
@@ -144,7 +146,7 @@ class Pipeline:
             prefer, terms = request.head.headers.get(b"prefer"), opened.terms
             is_plain = prefer is None and terms is NO_TERMS
             preference = NO_PREFERENCE if is_plain else preferred(prefer, terms)
-            invocation = invocation if is_plain else _on_terms(invocation, terms, request)
+            invocation = replace(invocation, report=request.report) if terms.reports else invocation
             is_kept = call.call_id is not None or preference.respond_async or terms.keeps(tool.route.timeout_s)
             if not (is_kept or tool.backend.deferred):
                 del body, document, opened, call  # thousands of calls may wait for minutes: this frees their memory
@@ -222,6 +224,8 @@ class Pipeline:
         opened = request.surface.open(request.head, document, caller)
         request.encoder = opened.encoder
         if type(opened) is OpenedCall:
+            if opened.terms is not NO_TERMS:
+                self._join_trace(opened.terms, request)
             router, ref, request.call_id = self._catalogue.router, opened.call.ref, opened.call.call_id
             try:
                 request.tool = router.resolve(ref, caller, self._strict or opened.hides_tools)
@@ -232,6 +236,11 @@ class Pipeline:
             raise opened.error
         request.operation = opened.operation
         return opened
+
+    def _join_trace(self, terms: CallTerms, request: Request) -> None:
+        """Continues the trace that a call brings along. The headers of its request go before that."""
+        if terms.trace is not None and TRACEPARENT not in request.head.headers:
+            request.trace = self._continues(request.trace, *terms.trace)
 
     async def _answer_other(self, opened: Opened, caller: Caller, request: Request) -> WireReply:
         """Answers a request that is not a call. Raises NOT_READY, RATE_LIMITED, or that a call is lost."""
@@ -349,6 +358,7 @@ class Pipeline:
             wire_version=request.encoder.wire_version,
             served=request.served,
             terms=terms,
+            trace=request.trace.kept,
         )
         request.outcome = "unknown"  # as in `_run`
         request.joined, request.counts = True, False
@@ -370,21 +380,6 @@ class Pipeline:
             return reply
         applied = preference.applied(accepted=accepted, at_most_s=timeout_s)
         return reply if applied is None else with_headers(reply, (PREFERENCE_APPLIED, applied.encode()))
-
-
-def _on_terms(invocation: Invocation, terms: CallTerms, request: Request) -> Invocation:
-    """The call with who wants to know how far it has come, and in the trace that it brings along.
-
-    The headers of its request go before that.
-    """
-    if terms.reports:
-        invocation = replace(invocation, report=request.report)
-    if terms.trace is None or TRACEPARENT in request.head.headers:
-        return invocation
-    before = request.trace
-    request.trace = continued(before, *terms.trace)
-    forwarded_ones = invocation.headers[: -len(before.sent)]
-    return replace(invocation, headers=(*forwarded_ones, *request.trace.sent))
 
 
 def _until(handover: Handover, preference: Preference, tool: PublishedTool) -> Preference:

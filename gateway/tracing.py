@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -31,10 +32,22 @@ NO_TRACE, NO_SPAN = b"0" * 32, b"0" * 16
 
 
 class Trace(Struct, frozen=True):
-    """`sent` are the headers for a tool server; the first of them, `X-Request-ID`, is for the answer, too."""
+    """`sent` are the headers for a tool server; the first of them, `X-Request-ID`, is for the answer, too.
+
+    `kept` is the `traceparent` that is stored with a call, for later links to it; empty where no span is recorded.
+    """
 
     request_id: bytes
     sent: Headers
+    kept: str = ""
+
+
+class Parent(NamedTuple):
+    """The parts of a valid `traceparent`: the trace and the span in hexadecimal digits, and the flags that we know."""
+
+    trace: bytes
+    span: bytes
+    flags: int
 
 
 UNTRACED = Trace(b"", ())  # of requests that are not logged
@@ -62,41 +75,47 @@ def made_id() -> bytes:
     return os.urandom(16).hex().encode()
 
 
-def identify(headers: Mapping[bytes, bytes], digits: Iterator[bytes]) -> Trace:
+def identify(digits: Iterator[bytes], headers: Mapping[bytes, bytes], new_flags: bytes = NEW_FLAGS) -> Trace:
     """The trace of a request by its headers, in less than a microsecond. Header names are lower case.
 
-    Where both are made, the request id is the trace id, so that either leads to the other.
+    Where both are made, the request id is the trace id, so that either leads to the other. `new_flags` are those of a
+    trace that begins here.
     """
     made, request_id, parent = next(digits), headers.get(REQUEST_ID), headers.get(TRACEPARENT)
     if request_id is None or _request_id(request_id) is None:
         request_id = made[:32]
-    known = None if parent is None else _valid(parent)
+    known = None if parent is None else parent_of(parent)
     if known is None:  # as of nearly every agent: the trace begins here
-        ours = b"00-%b-%b%b" % (made[:32], made[32:], NEW_FLAGS)
+        ours = b"00-%b-%b%b" % (made[:32], made[32:], new_flags)
         return Trace(request_id, ((REQUEST_ID, request_id), (TRACEPARENT, ours)))
-    return _continued(request_id, known, made[32:], headers.get(TRACESTATE))
+    return Trace(request_id, sent_on(request_id, known, made[32:], headers.get(TRACESTATE)))
 
 
 def continued(trace: Trace, parent: bytes, state: bytes | None) -> Trace:
     """The trace of a request that names its parent elsewhere than in its headers; as it was if that is none."""
-    known = _valid(parent)
-    return trace if known is None else _continued(trace.request_id, known, trace.sent[1][1][36:52], state)
+    known = parent_of(parent)
+    if known is None:
+        return trace
+    return Trace(trace.request_id, sent_on(trace.request_id, known, trace.sent[1][1][36:52], state))
 
 
-def _continued(request_id: bytes, known: tuple[bytes, bytes], span: bytes, state: bytes | None) -> Trace:
-    """A trace of this id and these flags in which `span` is ours."""
-    ours = b"00-" + known[0] + b"-" + span + b"-0%x" % (int(known[1], 16) & KNOWN_FLAGS)
+def sent_on(request_id: bytes, parent: Parent, span: bytes, state: bytes | None) -> Headers:
+    """What a tool server is sent of the trace of this parent, in which `span` is ours."""
+    ours = b"00-%b-%b-%02x" % (parent.trace, span, parent.flags)
     if state is None or _tracestate(state) is None:
-        return Trace(request_id, ((REQUEST_ID, request_id), (TRACEPARENT, ours)))
-    return Trace(request_id, ((REQUEST_ID, request_id), (TRACEPARENT, ours), (TRACESTATE, state)))
+        return (REQUEST_ID, request_id), (TRACEPARENT, ours)
+    return (REQUEST_ID, request_id), (TRACEPARENT, ours), (TRACESTATE, state)
 
 
-def _valid(parent: bytes) -> tuple[bytes, bytes] | None:
-    """Trace id and flags. A later version may add fields at the end, and is sent on as ours (3.2.4, Versioning)."""
-    found = _traceparent(parent)
+def parent_of(sent: bytes) -> Parent | None:
+    """Reads a `traceparent`; None if it is not valid.
+
+    A later version may add fields at the end, and is sent on as ours (3.2.4, Versioning).
+    """
+    found = _traceparent(sent)
     if found is None:
         return None
     version, trace, span, flags, more = found.groups()
     if (more is not None if version == b"00" else version == b"ff") or trace == NO_TRACE or span == NO_SPAN:
         return None
-    return trace, flags
+    return Parent(trace, span, int(flags, 16) & KNOWN_FLAGS)

@@ -151,9 +151,9 @@ def routes(config: Config, backends: Mapping[str, Backend]) -> Sequence[Route]:
     return [_route(entry, backends, config.backends[entry.backend]) for entry in config.routes]
 
 
-def sources(config: Config, backends: Mapping[str, Backend]) -> Sequence[Source]:
-    """All backends as the catalogue asks them for their tools."""
-    ordered = routes(config, backends)
+def sources(config: Config, backends: Mapping[str, Backend], called: Mapping[str, Backend]) -> Sequence[Source]:
+    """All backends as the catalogue asks them for their tools, and as their tools are `called`."""
+    ordered = routes(config, called)
     return [
         Source(
             name=name,

@@ -221,7 +221,7 @@ def with_fixed(config: Config, running: Config) -> Config:
     if (server.tls is None) != (now.tls is None):
         changed.append("server.tls")
         server = server.model_copy(update={"tls": now.tls})
-    started = {name: getattr(running, name) for name in ("state", "usage")}
+    started = {name: getattr(running, name) for name in ("state", "telemetry", "usage")}
     changed += [name for name, value in started.items() if getattr(config, name) != value]
     if changed:
         log.warning("a change takes effect only at the next start", extra={"keys": changed})

@@ -79,7 +79,11 @@ class BackendContext(NamedTuple):
 
 
 def open_admission(
-    name: str, settings: BackendSettings, patience_s: float, memory: BodyMemory | None = None
+    name: str,
+    settings: BackendSettings,
+    patience_s: float,
+    memory: BodyMemory | None = None,
+    kind: type[Admission[Server]] = Admission,
 ) -> Admission[Server]:
     """The admission to a backend, with connections to all replicas of its tool server; `memory` counts replies."""
     targets = [(url, Server(url, open_pool(settings, url, memory), patience_s)) for url in settings.addresses]
@@ -89,7 +93,7 @@ def open_admission(
         queue_timeout_s=settings.queue_timeout_s,
         breaker=BreakerRules(failures=settings.breaker.failures, open_for_s=settings.breaker.open_for_s),
     )
-    return Admission(name, targets, limits)
+    return kind(name, targets, limits)
 
 
 def open_pool(settings: BackendSettings, url: str, memory: BodyMemory | None = None) -> Pool:

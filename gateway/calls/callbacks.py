@@ -21,6 +21,7 @@ from gateway.request import Request
 from gateway.routing import PublishedTool
 from gateway.state.port import DONE, Record, State, StateUnavailable
 from gateway.state.sealing import Digester, hashed, hashers
+from gateway.tracing import Trace
 from gateway.wire import Body
 
 log = logging.getLogger("gateway.callbacks")
@@ -62,7 +63,7 @@ class Callbacks:
 
     `absent` makes the receiver for a backend that has none among `receivers`, by its name: while a configuration is
     rolled out, replicas have different ones. `published` finds a tool by its full id. Callbacks that come while the
-    state is away wait in the `backlog`.
+    state is away wait in the `backlog`. `linked` links the trace of a callback to that of its call.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class Callbacks:
         published: Callable[[str], PublishedTool | None],
         absent: Callable[[str], Receiver],
         backlog: Backlog,
+        linked: Callable[[Trace, str], Trace],
     ) -> None:
         self._state = state
         self._tokens = tokens
@@ -81,6 +83,7 @@ class Callbacks:
         self._published = published
         self._absent = absent
         self._backlog = backlog
+        self._linked = linked
 
     async def answer(self, request: Request, token: str, content_type: str | None, arriving: Body) -> int:
         """The status to answer with; 503 only if the state is away and the backlog is full.
@@ -106,7 +109,7 @@ class Callbacks:
         if request.served is not None:
             request.served.keep()  # a tool server that does not wait for the answer must not cancel this
         try:
-            return await self._receive(await self._find(request, key), key, run, body, content_type)
+            return await self._receive(await self._find(request, key), key, run, body, content_type, request)
         except StateUnavailable:
             later = partial(self._receive_later, key, run, body, content_type)
             if not self._backlog.hold(key, size, later):
@@ -141,7 +144,13 @@ class Callbacks:
             log.warning("a callback was dropped: its call is no longer known")
 
     async def _receive(
-        self, record: Record | None, key: str, run: str, body: bytes | None, content_type: str | None
+        self,
+        record: Record | None,
+        key: str,
+        run: str,
+        body: bytes | None,
+        content_type: str | None,
+        request: Request | None = None,
     ) -> int:
         if record is None or not record.note:  # it cannot be opened once its key was taken out of `state.keys`
             return 404
@@ -149,6 +158,8 @@ class Callbacks:
         deferred = metadata.deferred
         if deferred is None or deferred.run != run:  # an earlier call had the same id
             return 404
+        if metadata.trace and request is not None:
+            request.trace = self._linked(request.trace, metadata.trace)
         receiver = self._receivers.get(record.backend) or self._absent(record.backend)
         return await receiver.receive(
             PREFIX + key,

@@ -39,6 +39,7 @@ class CallRequest(Struct, frozen=True, kw_only=True):
     wire_version: str
     served: ServerRequest | None = None
     terms: CallTerms = NO_TERMS
+    trace: str = ""  # as in `CallMetadata`
 
     @property
     def request_key(self) -> str | None:

@@ -35,7 +35,8 @@ class CallMetadata(Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     full id of what ran. `group` is as in `Invocation`. `challenge` is what its user has to consent to. `user` is a
     digest of the user whom the caller's credential named, if any. `begun_s` is when the call began, by `time.time()`.
     `asked` is when the user was asked, and whether the user has agreed to open the URL of the challenge.
-    `account` is as in `Caller`.
+    `account` is as in `Caller`. `trace` is the `traceparent` of the request that began the call, if spans of it are
+    recorded.
     """
 
     dialect: str
@@ -49,6 +50,7 @@ class CallMetadata(Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     begun_s: float = 0.0
     asked: tuple[float, bool] | None = None
     account: str = ""
+    trace: str = ""
 
 
 class _Refusal(Struct, frozen=True, array_like=True):

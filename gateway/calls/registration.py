@@ -36,6 +36,7 @@ def registration(request: CallRequest, names: CallNames) -> tuple[NewCall, CallM
         deferred=_deferred(request) if is_deferred else None,
         begun_s=time.time(),
         account=request.caller.account,
+        trace=request.trace,
     )
     new = NewCall(
         key=key,

@@ -87,6 +87,7 @@ def run(arguments: argparse.Namespace) -> int:
     asked = [
         found.get("state"),
         found.get("authorization"),
+        found.get("telemetry"),
         *found.get("backends", {}).values(),
     ]
     return OK if all(one is None or one["up"] for one in asked) else FAILED
@@ -114,6 +115,8 @@ def _report(config: Config, found: JsonObject, *, live: bool) -> None:
         decides = "allows" if service["allowed"] else "denies"
         about_it = f"{decides} a call that nobody makes, {service['latency_ms']:.0f} ms" if service["up"] else "DOWN"
         say(f"authorization: {service['service']} ({about_it})")
+    if (collector := found["telemetry"]) is not None:
+        say(f"telemetry: {collector['url']}" + ("" if collector["up"] else " (DOWN)"))
     about = Counter(remark.backend for remark in remarks)
     rows = [_row(name, backend, about[name]) for name, backend in found["backends"].items()]
     if rows:

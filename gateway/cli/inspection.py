@@ -43,9 +43,10 @@ async def inspect(config: Config) -> JsonObject:
     # The catalogue alone: a gateway that starts as a whole takes over the calls of replicas that died.
     await gateway.catalogue.start()
     try:
-        state, authorization, issuers, _ = await asyncio.gather(
+        state, authorization, telemetry, issuers, _ = await asyncio.gather(
             _look_at_state(config),
             _ask(gateway.authorizer),
+            _look_at_telemetry(config),
             gateway.issuers(),
             gateway.catalogue.wait_ready(),
         )
@@ -57,6 +58,7 @@ async def inspect(config: Config) -> JsonObject:
         return {
             "state": state,
             "authorization": authorization,
+            "telemetry": telemetry,
             "issuers": {name: issuer.as_json() for name, issuer in issuers.items()},
             "backends": {
                 name: {"protocol": config.backends[name].protocol, "dialect": backend.dialect}
@@ -84,6 +86,16 @@ async def _look_at_state(config: Config) -> JsonObject:
         "version": found.version,
         "warnings": found.warnings,
     }
+
+
+async def _look_at_telemetry(config: Config) -> JsonObject | None:
+    """Whether the collector takes spans; `cause` says why not."""
+    if config.telemetry is None:
+        return None
+    from gateway.telemetry.export import trouble_with
+
+    cause = await asyncio.to_thread(trouble_with, config.telemetry)
+    return {"url": config.telemetry.endpoint, "up": cause is None, "cause": cause}
 
 
 async def _ask(authorizer: HttpAuthorizer | None) -> JsonObject | None:

@@ -50,6 +50,8 @@ def _down(found: JsonObject) -> Iterator[Remark]:
         yield Remark("state_down", None, f"state is down: {state['cause']}")
     if (authorization := found["authorization"]) is not None:
         yield from _of_authorization(authorization)
+    if (telemetry := found["telemetry"]) is not None and not telemetry["up"]:
+        yield Remark("telemetry_down", None, f"telemetry: {telemetry['url']} takes no spans: {telemetry['cause']}")
     for name, issuer in found["issuers"].items():
         if not issuer["up"]:
             yield Remark("issuer_down", None, f"auth: the keys of {name} cannot be fetched: {issuer['last_error']}")

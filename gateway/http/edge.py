@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
 
@@ -26,7 +26,7 @@ from gateway.ports import Operation, ServerRequest
 from gateway.request import Request, read_repeats
 from gateway.responses import refusal
 from gateway.surfaces import Surface
-from gateway.tracing import identify
+from gateway.tracing import Trace
 from gateway.wire import SERVED, Body, Head, Headers, StreamReply, WireReply
 
 STRICT = frozenset({401, 403, 413, 415, 429})
@@ -79,7 +79,8 @@ class Edge:
     """Answers requests to the endpoints of `surfaces` and callbacks; passes everything else on to `rest`.
 
     The first surface speaks for paths that are none's. `answer` and `refuse` are the pipeline's. `ip_of` finds the
-    caller's address. `strict` turns 401, 403, 413, 415 and 429 into the 400 that the pages on calling a tool ask for.
+    caller's address, `identify` the trace of a request by its headers. `strict` turns 401, 403, 413, 415 and 429 into
+    the 400 that the pages on calling a tool ask for.
     """
 
     def __init__(
@@ -92,7 +93,7 @@ class Edge:
         rest: ASGIApp,
         ip_of: Callable[[Scope], str],
         observer: Observer,
-        digits: Iterator[bytes],
+        identify: Callable[[Mapping[bytes, bytes]], Trace],
         max_body_bytes: int,
         strict: bool,
         hosts: AllowedHosts | None = None,
@@ -104,7 +105,7 @@ class Edge:
         self._rest = rest
         self._ip_of = ip_of
         self._observer = observer
-        self._digits = digits
+        self._identify = identify
         self._hosts = hosts
         self._cors = cors
         self._is_guarded = hosts is not None or cors is not None
@@ -145,7 +146,7 @@ class Edge:
         headers = dict(scope["headers"]) if served is None else served.fields
         observe, fixed_operation, path = self._observer.answered, route.operation, route.path
         head = Head(method=scope["method"], path=route.asked, headers=headers, dialect=route.dialect)
-        trace = identify(headers, self._digits)
+        trace = self._identify(headers)
         request = Request(head, route.surface, self._ip_of(scope), trace, route.counts_as, route.needs_document, served)
         status, size = LEFT, 0
         late = None if route.unanswered is None else LateStream(request, send, route.unanswered, self._complete)
@@ -200,7 +201,7 @@ class Edge:
         if scope["type"] != "http":
             return await self._rest(scope, receive, send)
         started, headers = perf_counter(), dict(scope["headers"])
-        method, path, trace = scope["method"], scope["path"], identify(headers, self._digits)
+        method, path, trace = scope["method"], scope["path"], self._identify(headers)
         head = Head(method=method, path=path, headers=headers, dialect=prefix_of(path))  # the path with its prefix
         request = scope[REQUEST] = Request(head, self._default, self._ip_of(scope), trace=trace)
         status, size = LEFT, 0

@@ -118,6 +118,7 @@ CALLBACKS = Family(
 DROPPED_NOTICES = Family(
     "toolgate_dropped_notices_total", "Notices to callback tool servers that were never sent.", BACKEND
 )
+SPANS = Family("toolgate_spans_total", "Spans for OpenTelemetry by what became of them.", ("outcome",))
 RELOADS = Family("toolgate_config_reloads_total", "Reloads of the configuration.", ("outcome",))
 LAST_RELOAD = Family(
     "toolgate_config_last_reload_successful",

@@ -31,6 +31,7 @@ from gateway.metrics.families import (
     REQUEST_DURATION,
     REQUEST_S,
     REQUESTS,
+    SPANS,
     STATE_LOSSES,
     TOOL_CALLS,
     TOOL_DURATION,
@@ -199,6 +200,10 @@ class Metrics:
     def worker_died(self, cause: str) -> None:
         """Counts a worker that has ended without being asked to: it `died`, or `hung` and was killed."""
         self._add(WORKER_DEATHS, cause)
+
+    def spans(self, outcome: str, count: int) -> None:
+        """Counts spans: `exported`, `failed` to be, or `dropped` because too many waited."""
+        self.store.row(SPANS, (outcome,))[0] += count
 
     def reload(self, outcome: str) -> None:
         """Counts a reload of the configuration: `ok` or `failed`."""

@@ -33,6 +33,7 @@ from gateway.settings.server import (
     UsageSettings,
 )
 from gateway.settings.state import StateSettings
+from gateway.settings.telemetry import TelemetrySettings
 from gateway.settings.values import Choice
 from gateway.settings.web import TlsSettings, is_loopback
 
@@ -69,6 +70,9 @@ class Config(Section):
         None, "How calls are counted by key or issuer, tool and day. By default, they are not."
     )
     logging: LoggingSettings = setting({}, "What is logged, and in which form.")
+    telemetry: TelemetrySettings | None = setting(
+        None, "Where spans of requests are sent, for OpenTelemetry. By default, nowhere."
+    )
     mcp: McpSettings = setting({}, "The endpoint for callers that speak MCP.")
     errors: ErrorSettings = setting({}, "How refusals are reported to callers.")
 
@@ -116,6 +120,7 @@ __all__ = [
     "RouteSettings",
     "ServerSettings",
     "StateSettings",
+    "TelemetrySettings",
     "TlsSettings",
     "UsageSettings",
 ]

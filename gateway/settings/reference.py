@@ -46,8 +46,8 @@ keys are errors. [`config/gateway.yaml`](../config/gateway.yaml) is an example w
   file. A relative path starts at the folder of the configuration. A newline at the end of the content is dropped. To
   write a dollar sign, write `$$`.
 - **Reading it again.** On SIGHUP the gateway reads the file again, with all files that it names. With
-  `reload.watch: true` it also does so after a change. Changes of `state` and `usage`, and of `host`, `port`,
-  `workers` and `admin` of `server`, take effect at the next start.
+  `reload.watch: true` it also does so after a change. Changes of `state`, `telemetry` and `usage`, and of `host`,
+  `port`, `workers` and `admin` of `server`, take effect at the next start.
 - **Defaults.** In the tables, *none* means that a key has no default value. The meaning says what applies then."""
 
 BACKENDS = "backends.<name>."

@@ -206,6 +206,21 @@ class Integer(Value):
         return {"type": ["integer", "string"], "minimum": self.low, "maximum": self.high, "pattern": SUBSTITUTED}
 
 
+class Ratio(Value):
+    """A number from 0 to 1, both allowed."""
+
+    title = "number from 0 to 1"
+    if_missing = 0.0
+
+    def parse(self, written: Written) -> float:
+        if written.quoted or re.fullmatch(r"0|1|[01]\.[0-9]{1,9}", written.text) is None or float(written.text) > 1:
+            raise UnfitError("must be a number from 0 to 1, such as 0.01, without quotes")
+        return float(written.text)
+
+    def schema(self) -> Schema:
+        return {"type": ["number", "string"], "minimum": 0, "maximum": 1, "pattern": SUBSTITUTED}
+
+
 class Range(Value):
     """A number with a unit between two bounds, both allowed."""
 

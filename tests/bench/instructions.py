@@ -12,7 +12,7 @@ import argparse
 import os
 import shutil
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -42,11 +42,15 @@ VALGRIND = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--trace-children
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of call: the subject that has the row of the benchmark named `row`, and whether calls have ids."""
+    """A kind of call: the subject that has the row of the benchmark named `row`, and whether calls have ids.
+
+    `sample` is the part of its calls that is recorded for OpenTelemetry; None: there is no collector.
+    """
 
     what: str
     row: str
     keyed: bool = False
+    sample: float | None = None
 
 
 KINDS = {
@@ -60,6 +64,8 @@ KINDS = {
     "keyed-cluster": Kind("a call with a call_id, kept in a Redis Cluster", CLUSTER_KEYED, keyed=True),
     "reference": Kind("with a call_id, RS256, a limit and an access line", REFERENCE, keyed=True),
     "callback": Kind("a call of a callback tool, its callback included", CALLBACK),
+    "untraced": Kind("a call, none of them recorded for OpenTelemetry", BARE, sample=0),
+    "traced": Kind("a call, each of them recorded for OpenTelemetry", BARE, sample=1),
     "minimal": Kind("the minimal gateway", MINIMAL, keyed=True),
     "echo": Kind("uvicorn echo", ECHO),
 }
@@ -89,6 +95,9 @@ def main() -> int:
 def per_call(kind: Kind) -> float:
     """Instructions of one call. Raises BenchError."""
     subject = next(each for each in lineup(10, 10) if any(load.row == kind.row for load in each.loads))
+    if kind.sample is not None:  # nobody listens there: spans are encoded and sent all the same
+        telemetry = {"otlp": "http://127.0.0.1:9", "sample": kind.sample}
+        subject = replace(subject, config={**subject.config, "telemetry": telemetry})
     return (_instructions(subject, kind, MANY) - _instructions(subject, kind, FEW)) / (MANY - FEW)
 
 

@@ -10,14 +10,17 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.flow.builds import Builds
-from tests.flow.caller import every_dialect
+from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import Start
-from tests.flow.gateways import config, running, until
+from tests.flow.gateways import PUBLIC_URL, config, running, until
 from tests.flow.toolserver import ToolServer, tool
 from tests.flow.watching import Tap, tapped, watched
+from tests.support import processes
+from tests.support.otlp import collecting
 from tests.support.processes import demo_server
 from tests.support.tokens import SECRET, api_key, token
 from tests.unit.backends.calling_back import OK, Toolset
@@ -242,28 +245,46 @@ async def heard(tap: Tap, name: str) -> str:
 
 
 async def test_a_trace_goes_on_to_every_kind_of_tool_server(fleet: Mapping[str, str]) -> None:
+    """Spans are recorded here: that of the tool server is the parent, and an outcome found later is linked."""
     sent = {"prefer": "respond-async", "traceparent": PARENT, "tracestate": "vendor=a1"}
-    async with (
-        serving(Toolset(OK)) as toolset,
-        demo_server("rcrt") as server,
-        tapped(fleet["otc"]) as otc,
-        tapped(fleet["oxp"]) as oxp,
-        tapped(toolset.url) as callback,
-        tapped(server.url) as rcrt,
-    ):
-        taps = {"otc": otc, "oxp": oxp, "callback": callback, "rcrt": rcrt}
-        backends: dict[str, Any] = {name: {"protocol": name, "url": tap.url} for name, tap in taps.items()}
-        backends["rcrt"] |= CRUMBS
-        async with running(config(backends)) as gateway:
-            for protocol, (tool_id, arguments) in CALLS.items():
-                headers = {**sent, "x-request-id": f"traced-{protocol}"}
-                await gateway.caller.call("oxp", tool_id, arguments, headers=headers, context={"user_id": "ada"})
-                head = await heard(taps[protocol], headers["x-request-id"])
-                assert head.count(f"\r\nx-request-id: traced-{protocol}") == 1
-                [(trace, span)] = re.findall(r"\r\ntraceparent: 00-([0-9a-f]{32})-([0-9a-f]{16})-01", head)
-                assert trace == TRACE
-                assert span != SPAN  # the gateway's span is the parent now
-                assert re.findall(r"\r\n(tracestate.*)\r\n", head) == ["tracestate: vendor=a1"]
+    parents = {}
+    with collecting() as collector:
+        async with (
+            serving(Toolset(OK)) as toolset,
+            demo_server("rcrt") as server,
+            tapped(fleet["otc"]) as otc,
+            tapped(fleet["oxp"]) as oxp,
+            tapped(toolset.url) as callback,
+            tapped(server.url) as rcrt,
+        ):
+            taps = {"otc": otc, "oxp": oxp, "callback": callback, "rcrt": rcrt}
+            backends: dict[str, Any] = {name: {"protocol": name, "url": tap.url} for name, tap in taps.items()}
+            backends["rcrt"] |= CRUMBS
+            async with running(config(backends, telemetry={"otlp": collector.url, "sample": 0})) as gateway:
+                for protocol, (tool_id, arguments) in CALLS.items():
+                    headers = {**sent, "x-request-id": f"traced-{protocol}"}
+                    answer = await gateway.caller.call(
+                        "oxp", tool_id, arguments, headers=headers, context={"user_id": "ada"}
+                    )
+                    head = await heard(taps[protocol], headers["x-request-id"])
+                    assert head.count(f"\r\nx-request-id: traced-{protocol}") == 1
+                    [(trace, parents[tool_id])] = re.findall(PARENT_SENT, head)
+                    assert trace == TRACE
+                    assert re.findall(r"\r\n(tracestate.*)\r\n", head) == ["tracestate: vendor=a1"]
+                path = answer.headers["location"].removeprefix(PUBLIC_URL)
+                await processes.until(lambda: is_over(gateway.caller, path), "the outcome is found")
+    tools = {span.name.removeprefix("execute_tool "): span for span in collector.of(TRACE) if span.kind == "client"}
+    assert {name: span.id for name, span in tools.items()} == parents
+    [found] = collector.named("receive outcome")
+    assert found.links == ((TRACE, tools["Crumbs.echo"].parent),)
+    assert found.trace != TRACE
+
+
+PARENT_SENT = r"\r\ntraceparent: 00-([0-9a-f]{32})-([0-9a-f]{16})-01"
+
+
+async def is_over(caller: Caller, path: str) -> bool:
+    return (await caller.http.get(path)).status_code == httpx.codes.OK
 
 
 async def test_a_forwarded_request_id_is_sent_once(start: Start, server: ToolServer) -> None:

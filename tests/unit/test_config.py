@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from gateway.config import load, read
 from gateway.errors import ConfigError
 from gateway.settings import BearerAuthSettings, Config, JwtAuthSettings
 from gateway.settings.backends import OxpBackendSettings, SigningSettings
+from gateway.settings.telemetry import PACKAGE
 from tests.unit.config_cases import Broken, broken_files
 from tests.unit.configured import BACKENDS, CANARY, ENV, problems, validator
 
@@ -39,6 +41,12 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_broken_file_gets_all_of_its_problems_and_no_other(case: Broken, base: Path) -> None:
     assert problems(case.text, base) == [f"f.yaml:{problem}" for problem in case.problems]
     assert CANARY not in "\n".join(case.problems)
+
+
+def test_telemetry_without_its_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch, base: Path) -> None:
+    monkeypatch.setitem(sys.modules, PACKAGE, None)  # as if it were not there
+    text = "auth: none\ntelemetry: {otlp: 'http://127.0.0.1:4318'}\n"
+    assert problems(text, base) == ["f.yaml:2:1: telemetry: needs OpenTelemetry's SDK: pip install 'toolgate[otel]'"]
 
 
 Look = Callable[[Config], object]

@@ -22,7 +22,7 @@ def sent(**headers: str | bytes) -> dict[str, str]:
         name.replace("_", "-").encode(): value if isinstance(value, bytes) else value.encode("latin-1")
         for name, value in headers.items()
     }
-    trace = identify(asked, repeat(MADE.encode()))
+    trace = identify(repeat(MADE.encode()), asked)
     assert trace.sent[0] == (b"x-request-id", trace.request_id)
     return {name.decode(): value.decode() for name, value in trace.sent}
 
@@ -103,5 +103,5 @@ def test_whatever_comes_what_is_sent_on_is_valid(request_id: bytes, parent: byte
 
 def test_no_two_requests_are_made_the_same_name() -> None:
     chance = random_digits()
-    names = {identify({}, chance) for _ in range(1000)}
+    names = {identify(chance, {}) for _ in range(1000)}
     assert len({name.request_id for name in names}) == len({name.sent[1] for name in names}) == 1000

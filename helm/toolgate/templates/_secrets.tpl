@@ -13,6 +13,7 @@
 - routes\[\d+\]\.secrets\..+
 - state\.keys\[\d+\]
 - state\.sentinel_password
+- telemetry\.headers\..+
 {{- end }}
 
 {{/* Refuses secrets that are written out in the value at a path, which would lie in a ConfigMap in plain text. */}}

@@ -15,6 +15,7 @@ import pytest
 from tests.live.workers.team import WORKERS, connections_from, details, is_alive, metric, pids, team
 from tests.support.calling import Load, call_once, connect, value
 from tests.support.changing import change, file_of
+from tests.support.otlp import collecting
 from tests.support.processes import STOP_S, GatewayProcess, gateway, settings, until
 from tests.support.toolserver import Exchange, definition, echo, tool_server
 from tests.support.yard import WORK, yard
@@ -282,3 +283,25 @@ async def test_a_worker_that_is_replaced_during_a_reload_does_not_stay_with_the_
         await reload
         for number in range(MANY):
             assert value(await call_once(running.url, "New.Echo", {"n": number})) == {"n": number}
+
+
+async def test_what_workers_have_recorded_is_sent_before_they_end(redis_url: str) -> None:
+    with collecting() as collector:
+        telemetry = {"otlp": collector.url, "sample": 1, "headers": {"x-key": "secret"}, "service": "tools"}
+        async with (
+            tool_server({"Lab.Echo": echo}) as lab,
+            team(redis_url, {"lab": {"protocol": "otc", "url": lab.url}}, telemetry=telemetry) as running,
+        ):
+            calls = [call_once(running.url, "Lab.Echo", {"n": number}, call_id=f"{number}") for number in range(MANY)]
+            assert [value(answer)["n"] for answer in await asyncio.gather(*calls)] == list(range(MANY))
+            running.process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(STOP_S):
+                assert await running.process.wait() == 0
+    requests = collector.named("POST /tools/call")
+    assert len(requests) == MANY
+    assert len({span.resource["service.instance.id"] for span in requests}) == WORKERS
+    assert {span.resource["service.name"] for span in requests} == {"tools"}
+    assert collector.headers["x-key"] == "secret"
+    begun = collector.named("state begin")
+    assert len(begun) == MANY
+    assert {(span.kind, span.attributes["db.system.name"]) for span in begun} == {("client", "redis")}

@@ -143,7 +143,8 @@ def test_openapi_07_the_same_settings_ask_for_the_same_tools() -> None:
 
     def terms(**more: Any) -> object:
         text = json.dumps({"auth": "none", "backends": {"b": backend | more}, "routes": []})
-        (source,) = parts.sources(read(text), {"b": cast(Any, None)})
+        backends = {"b": cast(Any, None)}
+        (source,) = parts.sources(read(text), backends, backends)
         return source.terms
 
     assert terms() == terms(timeout="7s")

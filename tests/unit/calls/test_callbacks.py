@@ -101,6 +101,7 @@ def callbacks_at(state: State, backlog: Backlog, **receivers: Reader) -> Callbac
         published=lambda _tool: None,
         absent=lambda _: Reader(),
         backlog=backlog,
+        linked=lambda trace, _: trace,
     )
 
 

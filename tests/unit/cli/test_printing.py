@@ -65,6 +65,7 @@ def test_remarks_begin_with_what_is_down() -> None:
     found = {
         "state": {"up": False, "cause": "no answer"},
         "authorization": {"up": False, "service": "http://opa", "cause": "status 500"},
+        "telemetry": {"up": False, "url": "http://c/v1/traces", "cause": "Connection refused"},
         "issuers": {"https://id": {"up": False, "last_error": "status 500"}, "https://well": {"up": True}},
         "backends": {},
         "routes": [{"number": 3, "tools": "C.D", "backend": "one", "deny": True, "takes": 0, "fits": 1}],
@@ -96,6 +97,7 @@ def test_remarks_begin_with_what_is_down() -> None:
     assert [(remark.kind, remark.text) for remark in remarks_on(found)] == [
         ("state_down", "state is down: no answer"),
         ("authorization_down", "authorize: the service gives no decision: status 500"),
+        ("telemetry_down", "telemetry: http://c/v1/traces takes no spans: Connection refused"),
         ("issuer_down", "auth: the keys of https://id cannot be fetched: status 500"),
         ("route_unused", "one: route 3 (C.D) hides nothing: earlier routes match all of its tools"),
         (
@@ -119,7 +121,7 @@ def test_a_backend_with_thousands_of_flaws_does_not_fill_the_screen() -> None:
     backend: JsonObject = {"up": True, "cause": None, "rejected": rejected, "unrouted": [], "report": None}
     backend["silent"] = {"http://b": "status 500"}
     found = {"state": {"up": True}, "issuers": {}, "backends": {"one": backend}, "routes": [], "tools": []}
-    silent, *first, last = remarks_on(found | {"authorization": None})
+    silent, *first, last = remarks_on(found | {"authorization": None, "telemetry": None})
     assert silent.text == "one: http://b does not answer (status 500)"
     assert len(first) == 20
     assert last.text == "one: 980 more tools not published; --json has all of them"

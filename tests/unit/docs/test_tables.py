@@ -20,6 +20,7 @@ from gateway.metrics.recording import CALLBACK_OUTCOMES, OUTCOMES
 from gateway.model import Json, ToolFailure, ToolResult
 from gateway.server.refusals import Refusal
 from gateway.settings.mcp import McpSettings
+from gateway.telemetry import names as spans
 from tests.bench import picture
 from tests.support.markdown import DOCS, PAGES, ROOT, blocks, headings, rows
 
@@ -27,6 +28,10 @@ ERRORS = (DOCS / "errors.md").read_text("utf-8")
 OPERATING = (DOCS / "operating.md").read_text("utf-8")
 RUNBOOKS = (DOCS / "runbooks.md").read_text("utf-8")
 ALERTS = yaml.safe_load((ROOT / "helm/toolgate/rules/alerts.yaml").read_text("utf-8"))
+TRACING = (DOCS / "tracing.md").read_text("utf-8")
+ATTRIBUTES = {
+    value for name, value in vars(spans).items() if name.isupper() and isinstance(value, str) and "." in value
+}
 NAMES = [rule["alert"] for group in ALERTS["groups"] for rule in group["rules"]]
 
 
@@ -102,6 +107,11 @@ def test_every_reason_for_a_refused_credential_is_listed() -> None:
 def test_every_metric_is_listed_with_its_labels() -> None:
     listed = {words(row[0])[0]: tuple(words(row[1])) for row in rows(OPERATING, "Metrics")}
     assert listed == {name: family.labels for name, family in FAMILIES.items()}
+
+
+def test_every_attribute_of_a_span_is_listed() -> None:
+    listed = [name for row in rows(TRACING, "Attributes") for name in words(row[0])]
+    assert sorted(listed) == sorted(ATTRIBUTES)
 
 
 def test_every_outcome_of_a_callback_is_listed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from gateway.http.accesslog import LEFT, AccessLog, Observer
 from gateway.http.edge import Edge
 from gateway.logs.lines import Lines
 from gateway.request import Request
-from gateway.tracing import random_digits
+from gateway.tracing import identify, random_digits
 from gateway.wire import SERVED, Body, Headers, WireReply
 from tests.support.scraping import made
 
@@ -62,7 +63,7 @@ def edge(noted: Noted, call: Callable[..., Any], callback: Callable[..., Any] = 
         rest=nothing,
         ip_of=lambda scope: "127.0.0.1",
         observer=noted.observer,
-        digits=random_digits(),
+        identify=partial(identify, random_digits()),
         max_body_bytes=100,
         strict=False,
     )

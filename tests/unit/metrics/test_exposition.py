@@ -24,6 +24,7 @@ async def everything() -> bytes:
     metrics.refused("key:ci", "rate_limited")
     metrics.quota_met("pending", False)
     metrics.limit_used("per-caller", 0.5)
+    metrics.spans("exported", 1)
     metrics.auth_failure("expired")
     metrics.authorization("denied")
     metrics.authorization_asked(0.25)

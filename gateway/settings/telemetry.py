@@ -1,0 +1,61 @@
+"""Settings of what is sent to OpenTelemetry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import SecretStr
+
+from gateway.settings.sections import ByName, Section, setting
+from gateway.settings.values import AnyText, Ratio, Secret, Text
+from gateway.settings.web import HEADER_NAME, EndpointUrl, TlsSettings, is_loopback
+
+PACKAGE = "opentelemetry.exporter.otlp.proto.http"
+TRACES = "/v1/traces"  # OTLP 1.x, OTLP/HTTP Request: the path unless another is set
+HEADER = Text(HEADER_NAME, "must be the name of one header: letters, digits, and - _ .")
+
+
+class TelemetrySettings(Section):
+    """What is sent to OpenTelemetry, which needs the extra `toolgate[otel]`."""
+
+    otlp: EndpointUrl = setting(
+        ...,
+        "The URL of a collector that takes OTLP over HTTP, such as `http://localhost:4318`. Spans are sent to "
+        "`/v1/traces` there, unless the URL has a path.",
+    )
+    sample: Annotated[float, Ratio()] = setting(
+        0.01,
+        "The part of the traces beginning here that is recorded. A request that belongs to a trace is recorded if its "
+        "caller records it.",
+    )
+    headers: Annotated[Mapping[str, Annotated[SecretStr, Secret(header=True)]], ByName(HEADER)] = setting(
+        {}, "Headers for the collector, such as an API key."
+    )
+    service: AnyText = setting("toolgate", "The name of the service that spans are from (`service.name`).")
+    tls: TlsSettings | None = setting(
+        None, "Certificates for a collector at an https URL. By default, the authorities that the system trusts."
+    )
+
+    @property
+    def endpoint(self) -> str:
+        """Where spans are sent."""
+        return self.otlp if urlsplit(self.otlp).path not in ("", "/") else self.otlp.rstrip("/") + TRACES
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        parts = urlsplit(self.otlp)
+        if not _is_installed():
+            yield "", "needs OpenTelemetry's SDK: pip install 'toolgate[otel]'"
+        if self.headers and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+            yield "headers", "would be sent to another machine without TLS; otlp must begin with https"
+        if self.tls is not None and parts.scheme == "http":
+            yield "tls", "has no effect unless otlp begins with https"
+
+
+def _is_installed() -> bool:
+    try:
+        return find_spec(PACKAGE) is not None
+    except ModuleNotFoundError:
+        return False
