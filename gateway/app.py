@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from starlette.types import ASGIApp
@@ -34,10 +35,14 @@ from gateway.backends.callback_receiver import absent_receivers
 from gateway.backends.lists import LIST_MEMORY_BYTES
 from gateway.backends.server import BackendContext, Server, open_admission
 from gateway.calls.callbacks import Callbacks, CallbackTokens
+from gateway.calls.earlier import EarlierCalls
 from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.registry import Calls
 from gateway.catalogue.catalogue import Catalogue
 from gateway.challenges import CLOCKS_DIFFER_S, CallChallenge, Challenge, Challenges, Consents, Looks, digest
+from gateway.console.calls import RunningRequest
+from gateway.console.host import ConsoleHost
+from gateway.console.public import public_console
 from gateway.http.accesslog import AccessLog
 from gateway.http.apps import admin_app, public_app
 from gateway.http.clientip import ip_of
@@ -62,18 +67,24 @@ from gateway.tracing import random_digits
 class Gateway:
     """A gateway ready to be started: two ASGI applications, and the background work they need.
 
-    `requests` are the tasks of requests under way; a listener replaces them by its own. `connections` returns how many
-    it has, and may have.
+    `requests` are the tasks of requests under way, and `running` are requests with their tasks; a listener replaces
+    both by its own. `connections` returns how many it has, and may have.
     """
 
     def __init__(
-        self, config: Config, *, access: AccessLog | None = None, more_surfaces: Sequence[Surface] = ()
+        self,
+        config: Config,
+        *,
+        access: AccessLog | None = None,
+        file: Path | None = None,
+        more_surfaces: Sequence[Surface] = (),
     ) -> None:
-        """`access` logs requests; without it they are not logged."""
+        """`access` logs requests; without it they are not logged. `file` is where the configuration was read."""
         self._more_surfaces = more_surfaces
         remembered = config.state or StateSettings()
         keys = [key.get_secret_value() for key in remembered.keys]
         self.requests: set[asyncio.Task[Any]] = set()
+        self.running: Callable[[], Iterable[RunningRequest]] = lambda: ()
         self.connections: Callable[[], tuple[int, int]] = lambda: (0, 0)
         self._draining = False
         self._pending_s = remembered.pending_ttl_s
@@ -93,7 +104,8 @@ class Gateway:
         )
         self._digits = random_digits()
         self._telemetry = wiring.telemetry(config, self._digits)
-        self.observer = self._telemetry.observer(self.metrics, access or AccessLog(None))
+        access = access or AccessLog(None)
+        self.observer = self._telemetry.observer(self.metrics, access)
         self._limits = parts.rate_limits(config, self.metrics.limit_used)
         self._usage = parts.usage(config)
         if self._usage is not None:
@@ -135,6 +147,8 @@ class Gateway:
         self._sessions = Sealer(keys, "mcp sessions")
         lifetime_s = self._pending_s + CLOCKS_DIFFER_S
         self._consent_states = TimedSealer(Sealer(keys, "mcp consents"), lifetime_s, time.time)
+        self._console_sealer = Sealer(keys, "console")
+        self.console = ConsoleHost(self, access, file)
         self._listeners = Listeners(lambda: self.catalogue.router)
         self.state.on_news(partial(self._refresh, is_news=False))
         self.state.on_lost(self.metrics.state_lost)
@@ -143,7 +157,7 @@ class Gateway:
         self._setup = self._set_up(config, None)
         self.public = SwappableApp(self._setup.public)
         self._adopt(self._setup)
-        self.admin: ASGIApp = admin_app(self, self._scraper.text)
+        self.admin: ASGIApp = admin_app(self, self._scraper.text, self.console.for_operators)
 
     def _set_up(self, config: Config, before: Setup | None) -> Setup:
         """Makes the parts of a configuration, or takes them from the setup before where they still fit."""
@@ -199,7 +213,7 @@ class Gateway:
         server = config.server
         forwarded = {name for backend in config.backends.values() for name in backend.forward_headers}
         public = Edge(
-            (*parts.surfaces(config, self._sessions, self._consent_states, self._public_url), *self._more_surfaces),
+            (*parts.surfaces(config, self._sessions, self._consent_states, self.public_url), *self._more_surfaces),
             answer=pipeline.answer,
             refuse=pipeline.refuse,
             callback=self.callbacks.answer,
@@ -209,7 +223,10 @@ class Gateway:
                 self._challenge_status,
                 self._scraper.text,
                 lambda: self._setup.pipeline,
-                self._public_url,
+                self.public_url,
+                public_console(
+                    config, self.console.app, self._issuers, lambda: self._setup.limits, self._console_sealer
+                ),
             ),
             ip_of=ip_of(server),
             observer=self.observer,
@@ -245,6 +262,25 @@ class Gateway:
         return self._setup.config
 
     @property
+    def setup(self) -> Setup:
+        """The parts in use."""
+        return self._setup
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens for callers."""
+        return self._address
+
+    @property
+    def earlier(self) -> EarlierCalls:
+        """What finds and ends calls that are kept."""
+        return self.calls.earlier
+
+    def issuer_status(self) -> Mapping[str, IssuerStatus]:
+        """How the issuers stand that publish their keys, as last seen."""
+        return self._issuers.status()
+
+    @property
     def admissions(self) -> Mapping[str, Admission[Server]]:
         """How calls are admitted to each backend."""
         return self._setup.admissions
@@ -266,6 +302,7 @@ class Gateway:
             await self._usage.start()
         await self.state.start()
         await self.calls.start()
+        await self.console.start()
         await self._setup.start()
 
     async def apply(self, config: Config) -> None:
@@ -312,7 +349,7 @@ class Gateway:
         self._challenges.public_url = server.public_url or f"{scheme}://{shown}:{port}"
         self._called_back_at = server.callback_url or self._challenges.public_url
 
-    def _public_url(self) -> str:
+    def public_url(self) -> str:
         """Where callers reach the gateway, without a slash at its end."""
         return self._challenges.public_url
 
@@ -350,6 +387,7 @@ class Gateway:
     async def aclose(self) -> None:
         """Stops discovery and closes every connection."""
         for part in (
+            self.console,
             self._listeners,
             self._looks,
             self.calls,

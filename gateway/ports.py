@@ -44,6 +44,7 @@ class ServerRequest(Protocol):
     answered: int | None
     reason: str
     holder: str  # the caller for whom its body is held in memory, once the application knows it
+    request: object | None  # what the application knows of it, while it answers
 
     @property
     def disconnected(self) -> bool:

@@ -42,6 +42,7 @@ class Request(Struct, eq=False):
     operation: Operation = "call"  # its endpoint's, until it is opened
     needs_document: bool = True  # as in its endpoint
     served: ServerRequest | None = None  # None behind any server but ours
+    started: float = 0.0  # by `time.perf_counter`
     encoder: Encoder | None = None  # once it is opened
     principal: str = ""
     account: str = ""  # as in `Caller`
@@ -61,6 +62,7 @@ class Request(Struct, eq=False):
     call_id: str | None = None  # that its caller gave its call, or asks about
     toolgate_call_id: str = ""  # that the answer names its call by
     report: Callable[[Progress], None] | None = None  # takes how far its call has come, where that can be sent
+    is_cancelled: bool = False  # an operator has ended it: its task is cancelled, and its caller is to be answered
 
 
 def read_repeats(head: Head, scope: Mapping[str, Any]) -> Head:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from msgspec.structs import replace
 
 from gateway.calls.outcomes import Run
-from gateway.calls.status import MISSING, PREFIX, UNREMEMBERED, CallView, Consent, still_running
+from gateway.calls.status import CANCELLED, MISSING, PREFIX, UNREMEMBERED, CallView, Consent, still_running
 from gateway.challenges import Challenges
 from gateway.checks import BROKEN_VALUE, Checks, checked
 from gateway.encoders import Encoder, KeptCall, StatusEncoder
@@ -193,6 +193,18 @@ def refusal(exc: Exception, request: Request) -> WireReply:
     if request.encoder is None:
         return request.surface.refuse(error, request.head)
     return request.encoder.encode_error(error)
+
+
+def cancelled(request: Request) -> WireReply:
+    """Answers a call that an operator has ended, in the task that was cancelled for it."""
+    task, encoder = asyncio.current_task(), request.encoder
+    assert task is not None
+    assert encoder is not None  # only a call whose tool is known is ended
+    task.uncancel()
+    request.outcome = "unknown"
+    return with_headers(
+        encoder.encode_result(CANCELLED, request.toolgate_call_id), (CALL_ID, request.toolgate_call_id.encode())
+    )
 
 
 def with_headers(reply: WireReply, *headers: tuple[bytes, bytes]) -> WireReply:

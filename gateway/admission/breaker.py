@@ -32,7 +32,17 @@ class Breaker:
     the breaker opened can neither close nor reopen it, and only the probe decides while it is half open.
     """
 
-    __slots__ = ("_clock", "_rules", "_uniform", "checked", "failures", "generation", "probe_at", "state")
+    __slots__ = (
+        "_changed_at",
+        "_clock",
+        "_rules",
+        "_uniform",
+        "checked",
+        "failures",
+        "generation",
+        "probe_at",
+        "state",
+    )
 
     def __init__(
         self, rules: BreakerRules, clock: Callable[[], float], uniform: Callable[[float, float], float]
@@ -45,6 +55,12 @@ class Breaker:
         self._rules = rules
         self._clock = clock
         self._uniform = uniform
+        self._changed_at = clock()
+
+    @property
+    def changed_ago_s(self) -> float:
+        """The seconds since it last opened or closed, or was made."""
+        return self._clock() - self._changed_at
 
     @property
     def can_open(self) -> bool:
@@ -63,7 +79,7 @@ class Breaker:
         self.failures = 0
         if self.state is CLOSED:
             return False
-        self.state = CLOSED
+        self.state, self._changed_at = CLOSED, self._clock()
         return True
 
     def record_failure(self, generation: int) -> bool:
@@ -95,6 +111,8 @@ class Breaker:
             self.checked = True
 
     def _open(self, probe_at: float) -> None:
+        if self.state is CLOSED:
+            self._changed_at = self._clock()
         self.state = OPEN
         self.probe_at = probe_at
         self.checked = False

@@ -31,15 +31,16 @@ class Replica(Generic[T]):
     """One of several servers with the same tools. `target` is what calls are sent to, `name` is for operators.
 
     `tools` holds the breakers of tools that have failed here and not succeeded since; usually it is empty, and a call
-    looks no further.
+    looks no further. `reason` is why it failed when its breaker last opened.
     """
 
-    __slots__ = ("_backend", "_failing", "_new_breaker", "breaker", "in_flight", "name", "target", "tools")
+    __slots__ = ("_backend", "_failing", "_new_breaker", "breaker", "in_flight", "name", "reason", "target", "tools")
 
     def __init__(self, backend: str, name: str, target: T, new_breaker: Callable[[], Breaker]) -> None:
         self.name = name
         self.target = target
         self.breaker = new_breaker()
+        self.reason = ""
         self.tools: dict[str, Breaker] = {}
         self.in_flight = 0
         self._backend = backend
@@ -123,6 +124,7 @@ class Replica(Generic[T]):
     def _failed(self, lease: Lease[T]) -> bool:
         if not self.breaker.record_failure(lease.generation):
             return False
+        self.reason = lease.reason
         extra = self._extra() | {"failures": self.breaker.failures, "reason": lease.reason}
         log.warning("a tool server gets no more calls for now", extra=extra)
         return True

@@ -20,7 +20,7 @@ from gateway.auth.keys import read_pem
 from gateway.auth.tokens import account_of_issuer, without_login
 from gateway.backends.server import client_context
 from gateway.ports import ANONYMOUS, Authenticator
-from gateway.settings import AuthSettings, JwtSettings
+from gateway.settings import AuthSettings, JwtSettings, LoginSettings
 
 Origin = tuple[object, ...]
 
@@ -46,6 +46,22 @@ class Issuers:
         keys = (ApiKey(id=key.id, digest=key.hash, scopes=frozenset(key.scopes)) for key in auth.api_keys or ())
         issuers = [_issuer(entry, self._keys[origin]) for entry, origin in zip(entries, origins, strict=True)]
         return Authentication(issuers, keys, clock=time.time)
+
+    def of_login(self, auth: AuthSettings, login: LoginSettings) -> tuple[Authentication, Authentication]:
+        """What verifies the access tokens of a login, and its ID tokens. Both have the keys of the issuer's callers."""
+        entry = auth.issuer(login.issuer)
+        assert entry is not None  # the settings insist on it
+        access = self.authenticator(auth.model_copy(update={"jwt": (entry,), "api_keys": None}))
+        assert isinstance(access, Authentication)
+        # OpenID Connect Core 1.0, sections 2 and 3.1.3.7: an ID token is for the client.
+        identity = JwtIssuer(
+            keys=self._keys[_origin(entry)],
+            name=entry.issuer,
+            audience=frozenset({login.client_id}),
+            require=("exp", "sub", "iat", "aud"),
+            leeway_s=entry.leeway_s,
+        )
+        return access, Authentication([identity], clock=time.time)
 
     def status(self) -> dict[str, IssuerStatus]:
         """How those stand that publish their keys, by name."""

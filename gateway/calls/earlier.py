@@ -56,7 +56,7 @@ class EarlierCalls:
             record = await self._find(call_id, caller)
             if record is None:
                 return None
-            is_cancelled = not record.state.is_over and await self._end(record)
+            is_cancelled = not record.state.is_over and await self.end(record)
             view = await self._delivered(await self._state.get(record.key) or record)
             # The caller who waits for it may have been answered by now, which leaves less in the record.
             return replace(view, status=CANCELLED) if is_cancelled else view
@@ -125,7 +125,7 @@ class EarlierCalls:
         try:
             record = await self._find_by_request(request_key, caller)
             if record is not None and not record.state.is_over:
-                await self._end(record)
+                await self.end(record)
         except StateUnavailable:
             log.warning("a call could not be cancelled, because the state is away")
 
@@ -155,8 +155,8 @@ class EarlierCalls:
 
     # Both.
 
-    async def _end(self, record: Record) -> bool:
-        """Cancels a call, here and at its tool server; False if it is over by now."""
+    async def end(self, record: Record) -> bool:
+        """Cancels a call, here and at its tool server; False if it is over by now. Raises StateUnavailable."""
         is_cancelled = await self._outcomes.settle(record.key, CANCELLED)
         if is_cancelled:
             await self._executor.abort(record.key, record.backend, metadata_of(record), CANCELLED)

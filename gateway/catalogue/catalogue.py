@@ -38,7 +38,10 @@ MAX_NAMED = 20  # tools named in one log entry, or with their reasons in the det
 
 
 class BackendStatus(Struct, frozen=True, kw_only=True):
-    """The status of discovery of one backend. `up`: the last attempt succeeded; `age_s`: of the list in use."""
+    """The status of discovery of one backend. `up`: the last attempt succeeded; `age_s`: of the list in use.
+
+    `failing_s`: since the first of the attempts that have failed in a row; None: the last one succeeded.
+    """
 
     up: bool
     age_s: float | None
@@ -46,6 +49,7 @@ class BackendStatus(Struct, frozen=True, kw_only=True):
     rejected: tuple[Rejected, ...]
     withheld: tuple[str, ...]
     last_error: str | None
+    failing_s: float | None = None
 
     def as_json(self) -> JsonObject:
         """For the detailed health; bounded."""
@@ -75,6 +79,7 @@ class BackendEntry:
     tried: bool = False
     is_due: bool = False  # something has changed since it was last asked
     last_error: str | None = None
+    failing_since: float = 0.0
     logged: tuple[Rejected, ...] = ()  # the tools rejected when that was last logged
     logged_renamed: tuple[Rejected, ...] = ()
     logged_withheld: frozenset[str] = field(default_factory=frozenset)
@@ -134,6 +139,7 @@ class Catalogue:
             if before is not None and entry.source.lists_as(before.source):
                 entry.tried = before.tried and before.source.backend is entry.source.backend  # a new one is asked first
                 entry.listed_at, entry.last_error = before.listed_at, before.last_error
+                entry.failing_since = before.failing_since
                 if before.listing is not None:
                     entry.source.take_over(before.source)
                     entry.listing, entry.logged = before.listing, before.logged
@@ -198,6 +204,7 @@ class Catalogue:
             rejected=entry.rejected,
             withheld=tuple(sorted(entry.evaluation.withheld)),
             last_error=entry.last_error,
+            failing_s=None if entry.last_error is None else self._clock() - entry.failing_since,
         )
 
     async def _keep(self, entry: BackendEntry) -> None:
@@ -219,6 +226,8 @@ class Catalogue:
             async with entry.refreshing:
                 await self._refresh_alone(entry, is_news=is_news)
         except Exception as exc:  # no answer of a tool server may end its discovery
+            if entry.last_error is None:
+                entry.failing_since = self._clock()
             _note_failure(entry, exc)
             return False
         return True

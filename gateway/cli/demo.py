@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import os
 import secrets
 import shlex
 import shutil
@@ -11,13 +12,13 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from importlib.resources import files
+from importlib.resources import as_file, files
 from pathlib import Path
 
 from gateway.cli.output import FAILED, OK, PROGRAM, CommandError, put
 from gateway.cli.serve import address, run_until_stopped
 from gateway.cli.token import mint
-from gateway.config import read
+from gateway.config import load
 from gateway.demo.fleet import FleetError, start_fleet
 from gateway.processes.serving import Serving
 from gateway.server import Addresses, ListenError
@@ -72,18 +73,18 @@ async def _demo(port: int | None) -> None:
 
 async def _serve(urls: Mapping[str, str], port: int, admin_port: int) -> None:
     """Runs the gateway until a signal ends it. Raises ListenError."""
-    text = (files("gateway.demo") / "demo.yaml").read_text("utf-8")
-    env = {f"DEMO_{name.upper()}_URL": url for name, url in urls.items()}
-    env |= {"DEMO_JWT_SECRET": secrets.token_hex(32), "DEMO_PORT": str(port), "DEMO_ADMIN_PORT": str(admin_port)}
-    config = read(text, source="demo.yaml", env=env)
-    serving = Serving(config)
-    gateway = serving.gateway
-    await gateway.start()
-    try:
-        await gateway.catalogue.wait_ready()
-        await serving.run(lambda addresses: _introduce(config, addresses))
-    finally:
-        await gateway.aclose()
+    os.environ |= {f"DEMO_{name.upper()}_URL": url for name, url in urls.items()}
+    os.environ |= {"DEMO_JWT_SECRET": secrets.token_hex(32), "DEMO_PORT": str(port), "DEMO_ADMIN_PORT": str(admin_port)}
+    with as_file(files("gateway.demo") / "demo.yaml") as file:
+        config = load(file)
+        serving = Serving(config, file=file)
+        gateway = serving.gateway
+        await gateway.start()
+        try:
+            await gateway.catalogue.wait_ready()
+            await serving.run(lambda addresses: _introduce(config, addresses))
+        finally:
+            await gateway.aclose()
 
 
 def _usual_ports(port: int | None) -> tuple[int, int]:

@@ -92,16 +92,16 @@ async def _serve(path: Path, adapt: Callable[[Config], Config]) -> int:
     reloader.uses(config)
     serve = _supervise if config.server.workers > 1 else _serve_alone
     try:
-        return FAILED if await serve(config, reloader) else OK
+        return FAILED if await serve(config, reloader, path) else OK
     except ListenError as exc:
         is_admin = exc.port == config.server.admin.port
         key, flag = ("server.admin.port", "--admin-port") if is_admin else ("server.port", "--port")
         raise CommandError(FAILED, f"{exc} Choose another {key}, or {flag}, or stop what is there.") from exc
 
 
-async def _serve_alone(config: Config, reloader: Reloader) -> bool:
+async def _serve_alone(config: Config, reloader: Reloader, file: Path) -> bool:
     """Returns whether results that were accepted are lost."""
-    serving = Serving(config)
+    serving = Serving(config, file=file)
     _warn(config)
     gateway = serving.gateway
     try:
@@ -113,11 +113,11 @@ async def _serve_alone(config: Config, reloader: Reloader) -> bool:
     return gateway.lost_results > 0
 
 
-async def _supervise(config: Config, reloader: Reloader) -> bool:
+async def _supervise(config: Config, reloader: Reloader, file: Path) -> bool:
     """As `_serve_alone`."""
     output.configure(config.logging.level, config.logging.format)
     _warn(config)
-    supervisor = Supervisor(config)
+    supervisor = Supervisor(config, file)
     async with _running(reloader.run(supervisor.apply, supervisor.metrics.reload)):
         await supervisor.run(_announce)
     return supervisor.has_lost

@@ -133,22 +133,56 @@ class TextLine(Struct, gc=False):
         return f"{clock(line.time)} INFO    {line.operation} {printable(text)}\n".encode()
 
 
-class AccessLog:
-    """Where the lines go: `put` takes each, without waiting; None where they are not logged."""
+TakeLine = Callable[[AccessLine], None]
 
-    put: Callable[[AccessLine], None] | None
+
+class AccessLog:
+    """Where the lines go: `put` takes each, without waiting; None where they are neither logged nor shown."""
+
+    put: TakeLine | None
 
     def __init__(self, lines: Lines | None, form: str = "json") -> None:
+        self._write: TakeLine | None = None
+        self._keep: TakeLine | None = None
+        self._is_looked_at = False
         self.write_to(lines, form)
 
     def write_to(self, lines: Lines | None, form: str) -> None:
         """Writes to `lines` from now on, as `json` or `text`; None, as when only warnings are logged: nowhere."""
         if lines is None:
-            self.put = None
+            self._write = None
         elif form == "text":
-            self.put = lambda line: lines.put_request(TextLine(line))
+            self._write = lambda line: lines.put_request(TextLine(line))
         else:
-            self.put = lines.put_request
+            self._write = lines.put_request
+        self._choose()
+
+    def keep(self, keep: TakeLine) -> None:
+        """Gives each line that is written to `keep`, too."""
+        self._keep = keep
+        self._choose()
+
+    def look(self) -> None:
+        """Somebody wants to see the lines: from now on they are kept even where they are not written."""
+        self._is_looked_at = True
+        self._choose()
+
+    def _choose(self) -> None:
+        write, keep = self._write, self._keep
+        if keep is None or (write is None and not self._is_looked_at):
+            self.put = write
+        elif write is None:
+            self.put = keep
+        else:
+            self.put = _both(keep, write)
+
+
+def _both(keep: TakeLine, write: TakeLine) -> TakeLine:
+    def put(line: AccessLine) -> None:
+        keep(line)
+        write(line)
+
+    return put
 
 
 class Observer:

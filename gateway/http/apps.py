@@ -9,8 +9,9 @@ from typing import Protocol
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
-from starlette.responses import JSONResponse, Response
-from starlette.routing import Route
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp
 
 from gateway import __version__
 from gateway.dialects import recognise, rest
@@ -18,7 +19,7 @@ from gateway.errors import CODE, ErrorCode, GatewayError
 from gateway.http import openapi
 from gateway.http.edge import strictly
 from gateway.http.metadata import metadata_routes
-from gateway.http.routes import CALLBACKS, CALLS, CHALLENGES, HEALTH, METRICS, OPENAPI, request_of
+from gateway.http.routes import CALLBACKS, CALLS, CHALLENGES, CONSOLE, HEALTH, METRICS, OPENAPI, request_of
 from gateway.metrics import CONTENT_TYPE
 from gateway.model import JsonObject
 from gateway.pipeline import Pipeline
@@ -58,11 +59,12 @@ def public_app(
     scrape: Scrape,
     pipeline: Callable[[], Pipeline],
     public_url: Callable[[], str],
+    console: ASGIApp | None = None,
 ) -> Starlette:
     """`/health`, `/calls/{call_id}`, `/challenges/{token}`, `/openapi.json`, and the refusal of every other path.
 
-    Also what tells callers of MCP where to get a token. To be behind an `Edge`. `challenge_status` raises RATE_LIMITED.
-    The pipeline is looked up for each request:
+    Also what tells callers of MCP where to get a token, and the public console, if there is one. To be behind an
+    `Edge`. `challenge_status` raises RATE_LIMITED. The pipeline is looked up for each request:
     Starlette's applications refer to themselves, and would keep an old one in memory until the collector finds them.
     """
     server, strict, token = config.server, config.errors.strict, config.metrics.token
@@ -98,7 +100,7 @@ def public_app(
         return Response(description, media_type="application/json")
 
     prefixes = ("", *(f"/{name}" for name in recognise.DIALECTS))
-    routes = [Route(f"{prefix}{HEALTH}", show_health) for prefix in prefixes]
+    routes: list[BaseRoute] = [Route(f"{prefix}{HEALTH}", show_health) for prefix in prefixes]
     routes.append(Route(CHALLENGES + "{token:path}", show_challenge))  # any token has a status
     # A caller's own call id may hold slashes.
     routes.append(Route(CALLS + "{call_id:path}", show_call, methods=["GET", "DELETE"]))
@@ -109,11 +111,24 @@ def public_app(
     if server.openapi:
         routes.append(Route(OPENAPI, show_openapi))
     routes += metadata_routes(config, public_url)
+    routes += _console_routes(console, public_url)
     return _without_redirects(Starlette(routes=routes, exception_handlers={HTTPException: _refuse, Exception: _fail}))
 
 
-def admin_app(health: Health, scrape: Scrape) -> Starlette:
-    """`/livez`, the detailed `/health` and `/metrics`; never reachable through the public listener."""
+def _console_routes(console: ASGIApp | None, public_url: Callable[[], str]) -> Iterator[BaseRoute]:
+    """The public console, and the slash that its path lacks where people type it."""
+    if console is None:
+        return
+
+    async def show_console(request: HttpRequest) -> Response:
+        return RedirectResponse(f"{public_url()}{CONSOLE}/", 308)
+
+    yield Route(CONSOLE, show_console)
+    yield Mount(CONSOLE, console)
+
+
+def admin_app(health: Health, scrape: Scrape, console: ASGIApp) -> Starlette:
+    """`/livez`, the detailed `/health`, `/metrics` and the console; never reachable through the public listener."""
 
     async def show_alive(request: HttpRequest) -> Response:
         return JSONResponse({"status": "ok"}, headers=NO_STORE)
@@ -124,8 +139,11 @@ def admin_app(health: Health, scrape: Scrape) -> Starlette:
     async def show_metrics(_request: HttpRequest) -> Response:
         return _metrics_answer(await scrape())
 
-    routes = [Route("/livez", show_alive), Route(HEALTH, show_details), Route(METRICS, show_metrics)]
-    return _without_redirects(Starlette(routes=routes))
+    async def show_console(request: HttpRequest) -> Response:
+        return RedirectResponse(f"{CONSOLE}/", 308)
+
+    probes = [Route("/livez", show_alive), Route(HEALTH, show_details), Route(METRICS, show_metrics)]
+    return _without_redirects(Starlette(routes=[*probes, Route(CONSOLE, show_console), Mount(CONSOLE, console)]))
 
 
 def _metrics_for(token: str, scrape: Scrape) -> Route:

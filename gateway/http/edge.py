@@ -20,11 +20,11 @@ from gateway.errors import CODE, ErrorCode, GatewayError, ServerCode
 from gateway.http.accesslog import LEFT, Observer, answered_status
 from gateway.http.body import ArrivingBody, CallerLeft, too_large
 from gateway.http.origins import ALLOW_ORIGIN, AllowedHosts, Cors, OtherHostError
-from gateway.http.routes import CALLBACK, CALLBACKS, HEALTH, PROBES, REQUEST, prefix_of, route_of
+from gateway.http.routes import CALLBACK, CALLBACKS, HEALTH, REQUEST, is_routine, prefix_of, route_of
 from gateway.http.streaming import LateStream, Unanswered, as_accepted
 from gateway.ports import Operation, ServerRequest
 from gateway.request import Request, read_repeats
-from gateway.responses import refusal
+from gateway.responses import cancelled, refusal
 from gateway.surfaces import Surface
 from gateway.tracing import Trace
 from gateway.wire import SERVED, Body, Head, Headers, StreamReply, WireReply
@@ -147,7 +147,11 @@ class Edge:
         observe, fixed_operation, path = self._observer.answered, route.operation, route.path
         head = Head(method=scope["method"], path=route.asked, headers=headers, dialect=route.dialect)
         trace = self._identify(headers)
-        request = Request(head, route.surface, self._ip_of(scope), trace, route.counts_as, route.needs_document, served)
+        request = Request(
+            head, route.surface, self._ip_of(scope), trace, route.counts_as, route.needs_document, served, started
+        )
+        if served is not None:
+            served.request = request
         status, size = LEFT, 0
         late = None if route.unanswered is None else LateStream(request, send, route.unanswered, self._complete)
         try:
@@ -157,7 +161,12 @@ class Edge:
                 request.follows_oauth = route.follows_oauth
                 reply = await self._refuse(request, error)
             else:
-                reply = await route.answer(request, ArrivingBody(served, receive, route.max_bytes, request))
+                try:
+                    reply = await route.answer(request, ArrivingBody(served, receive, route.max_bytes, request))
+                except CancelledError:
+                    if not request.is_cancelled:
+                        raise
+                    reply = cancelled(request)
             if late is not None:
                 if isinstance(reply, StreamReply):
                     status = reply.status
@@ -183,6 +192,8 @@ class Edge:
             status = FAILED  # what the server says in our place
             raise
         finally:  # callers who leave early are noted, too
+            if served is not None:
+                served.request = None  # it leads back there: without such a cycle both are freed at once
             if late is not None:
                 late.close()
                 size = size or late.size
@@ -223,7 +234,9 @@ class Edge:
         finally:
             status, duration_s = answered_status(scope, request, status), perf_counter() - started
             operation, path = route_of(head.method, head.path)
-            if path in PROBES and not 400 <= status < 500:  # a refusal is worth a line, and so is a caller who left
+            if (
+                is_routine(head.method, operation, path) and not 400 <= status < 500
+            ):  # a refusal is worth a line, and so is a caller who left
                 self._observer.probed(operation, status, duration_s)
             else:
                 self._observer.answered(request, operation, path, status, duration_s, size)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from msgspec import Struct
@@ -51,7 +51,7 @@ MAX_BOUND = 50_000  # keys with their rows, some 200 bytes each; with many tools
 NONE = "none"  # no dialect, no backend
 OPERATIONS = frozenset({
     "call", "list", "poll", "listen", "cancel", "callback", "challenge", "health", "openapi", "metrics", "metadata",
-    "preflight",
+    "preflight", "console",
     "handshake",
 })  # fmt: skip
 OUTCOMES = frozenset({"ok", "tool_error", "invalid", "refused", "timeout", "unknown"})
@@ -78,13 +78,14 @@ class Metrics:
 
     `gauges` returns what the gauges show. The first `max_tools` tools that are called have a label of their own.
     `reloads` counts the configurations that replaced another, and those that could not; `is_current` is whether the
-    last one did. The one in use was `read_at`, in seconds since 1970.
+    last one did, and `reload_problems` are why not. The one in use was `read_at`, in seconds since 1970.
     """
 
     def __init__(self, values: LabelValues, *, max_tools: int, gauges: Callable[[], Iterable[Reading]]) -> None:
         self.store = Store()
         self.reloads = {"ok": 0, "failed": 0}
         self.is_current = True
+        self.reload_problems: Sequence[str] = ()
         self.read_at = time.time()
         self._gauges = gauges
         self._overhead = self.store.row(OVERHEAD, ())
@@ -205,10 +206,10 @@ class Metrics:
         """Counts spans: `exported`, `failed` to be, or `dropped` because too many waited."""
         self.store.row(SPANS, (outcome,))[0] += count
 
-    def reload(self, outcome: str) -> None:
-        """Counts a reload of the configuration: `ok` or `failed`."""
+    def reload(self, outcome: str, problems: Sequence[str] = ()) -> None:
+        """Counts a reload of the configuration: `ok` or `failed`. `problems` are why it failed."""
         self.reloads[outcome] += 1
-        self.is_current = outcome == "ok"
+        self.is_current, self.reload_problems = outcome == "ok", problems
         if self.is_current:
             self.read_at = time.time()
         self._add(RELOADS, outcome)

@@ -1,8 +1,9 @@
 """The protocol between the supervisor and a worker, over a socket pair.
 
-The supervisor sends orders, each with a number: a configuration to serve by, or None for a report. The worker sends one
-JSON object per line: `counted` and `report` every second and when ordered, `done` for each order, `ready` once it
-accepts callers, `failed` with the reason why it cannot start.
+The supervisor sends orders, each with a number: a configuration to serve by, or None for a report. It also sends
+questions of the console and answers to those of the worker. The worker sends one JSON object per line: `counted` and
+`report` every second and when ordered, `done` for each order, `ready` once it accepts callers, `failed` with the reason
+why it cannot start, `question` and `answer`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from gateway.processes.questions import Answer, Question
 from gateway.settings import Config
 
 OK, FAILED, LOST = 0, 1, 3  # exit codes; LOST: the worker accepted results that it could not store
@@ -29,16 +31,16 @@ LENGTH_BYTES = 4
 MAX_LINE_BYTES = 16 * 1024 * 1024  # one report about hundreds of backends, or MAX_ROWS rows
 MAX_ROWS = 5_000  # of metrics in one line, some 200 bytes each
 
-Order = tuple[int, Config | None]
+Order = tuple[int, Config | Question | Answer | None]
 
 
-def packed(number: int, config: Config | None) -> bytes:
-    """Encodes an order. Configurations are pickled, so that all workers have exactly what was read once."""
+def packed(number: int, order: Config | Question | Answer | None) -> bytes:
+    """Encodes what is sent to a worker. It is pickled, so that all workers have exactly what was read once."""
     buffer = BytesIO()
     pickler = pickle.Pickler(buffer, pickle.HIGHEST_PROTOCOL)
     # Beside what pickle has learned already, such as regular expressions.
     pickler.dispatch_table = copyreg.dispatch_table | {MappingProxyType: lambda it: (_read_only, (dict(it),))}
-    pickler.dump((number, config))
+    pickler.dump((number, order))
     data = buffer.getvalue()
     return len(data).to_bytes(LENGTH_BYTES, "big") + data
 

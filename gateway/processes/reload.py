@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NoReturn
@@ -50,11 +50,14 @@ class Reloader:
         """Has the file read again."""
         self._asked.set()
 
-    async def run(self, apply: Callable[[Config], Awaitable[None]], count: Callable[[str], None]) -> NoReturn:
-        """Reads the file whenever that is due, and applies it; `count` is called with `ok` or `failed`."""
+    async def run(
+        self, apply: Callable[[Config], Awaitable[None]], count: Callable[[str, Sequence[str]], None]
+    ) -> NoReturn:
+        """Reads the file whenever that is due, and applies it; `count` gets `ok` or `failed`, and what is wrong."""
         while True:
             await self._due()
-            count("ok" if await self._reload(apply) else "failed")
+            problems = await self._reload(apply)
+            count("failed" if problems else "ok", problems)
 
     async def _due(self) -> None:
         last = self._seen
@@ -75,7 +78,8 @@ class Reloader:
             return False
         return True
 
-    async def _reload(self, apply: Callable[[Config], Awaitable[None]]) -> bool:
+    async def _reload(self, apply: Callable[[Config], Awaitable[None]]) -> Sequence[str]:
+        """Returns why the file is not used; nothing if it is."""
         self._asked.clear()
         # Before they are read: what changes meanwhile is seen at the next look.
         self._seen = await asyncio.to_thread(self._look)
@@ -89,16 +93,17 @@ class Reloader:
             log.warning(
                 "the configuration is not used; the last good one stays in use", extra={"file": str(self._path)}
             )
+            return exc.problems
         except ServerError as exc:
             reason = {"reason": str(exc)}
             log.warning("the configuration could not be applied; the last good one stays in use", extra=reason)
+            return [str(exc)]
         except Exception:  # whatever a new configuration breaks, the old one goes on
             log.exception("the configuration could not be applied; the last good one stays in use")
-        else:
-            self.uses(read)
-            log.info("the configuration was read again", extra={"file": str(self._path)})
-            return True
-        return False
+            return ["It could not be applied; the log says why."]
+        self.uses(read)
+        log.info("the configuration was read again", extra={"file": str(self._path)})
+        return ()
 
     def _expect(self) -> None:
         """Watches the files that the text names by path now; some of them may not exist yet."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
+from pathlib import Path
 
 from gateway.app import Gateway
+from gateway.console.calls import RunningRequest
 from gateway.http.accesslog import AccessLog
 from gateway.http.clientip import peer
 from gateway.logs import output
+from gateway.request import Request
 from gateway.server import (
     Addresses,
     Listener,
@@ -51,16 +54,24 @@ def serving_context(server: ServerSettings) -> ServingContext | None:
     return ServingContext(files, most_connections(server.max_connections))
 
 
+def _running(listener: Listener) -> Iterator[RunningRequest]:
+    """The requests whose callers are connected, each with its task."""
+    for connection in listener.connections:
+        exchange = connection.running
+        if exchange is not None and exchange.task is not None and isinstance(exchange.request, Request):
+            yield RunningRequest(exchange.request, exchange.task)
+
+
 class Serving:
     """A gateway with its listener, in one process; `who` says in its log which of several that is."""
 
-    def __init__(self, config: Config, who: Mapping[str, int] | None = None) -> None:
-        """Raises ServerError when a file of the configuration cannot be used."""
+    def __init__(self, config: Config, who: Mapping[str, int] | None = None, *, file: Path | None = None) -> None:
+        """`file` is that of the configuration. Raises ServerError when a file that it names cannot be used."""
         self._who = who
         lines = output.configure(config.logging.level, config.logging.format, who)
         self._access = AccessLog(lines, config.logging.format)
         try:
-            self.gateway = Gateway(config, access=self._access)
+            self.gateway = Gateway(config, access=self._access, file=file)
         except OSError as exc:  # ssl.SSLError is one; they were good when the configuration was read
             raise ServerError(
                 f"The certificates of a backend or of state cannot be used: {exc.strerror or exc}."
@@ -73,6 +84,7 @@ class Serving:
         self._listener = listener
         observer = self.gateway.observer
         self.gateway.requests = listener.tasks
+        self.gateway.running = lambda: _running(listener)
         self.gateway.connections = lambda: (len(listener.connections), listener.max_connections)
         listener.refused = lambda why, request_id, client: observer.turned_away(
             why.status, why.reason, request_id=request_id, client=peer({"client": client})

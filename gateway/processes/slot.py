@@ -14,10 +14,12 @@ from contextlib import suppress
 from typing import Any
 
 from gateway.backoff import Backoff
+from gateway.console.view import View
 from gateway.metrics import Counted, Reading
 from gateway.metrics.families import FAMILIES
 from gateway.model import JsonObject
 from gateway.processes.control import AT_ONCE, LOST, MAX_LINE_BYTES, REPORT_S, WITHOUT_DELAY, messages, packed
+from gateway.processes.questions import Answer, OpenQuestions, Question, answer_to
 from gateway.processes.sockets import renew
 from gateway.server import Stop
 from gateway.settings import Config
@@ -42,6 +44,7 @@ class WorkerSlot:
     did; `reason` is why the last of those could not start. A worker that has missed more than `patience` reports hangs.
     `has_lost`: a worker ended with results that it could not store. `gauges` are those of its last report; what it has
     counted since the report before is handed to `count`; `count_death` is told why a worker ended that was to go on.
+    `view` answers questions of the worker.
     """
 
     def __init__(
@@ -50,6 +53,7 @@ class WorkerSlot:
         stop: Stop,
         count: Callable[[list[Counted]], None],
         count_death: Callable[[str], None],
+        view: View,
         *,
         patience: int = MISSED,
         first_pause_s: float = FIRST_PAUSE_S,
@@ -58,10 +62,11 @@ class WorkerSlot:
         self.reason: str | None = None
         self.has_lost = False
         self.gauges: list[Reading] = []
-        self._number = number
+        self.number = number
         self._stop = stop
         self._count = count
         self._count_death = count_death
+        self._view = view
         self._patience = patience
         self._first_pause_s = first_pause_s
         self._starts = 0
@@ -74,6 +79,8 @@ class WorkerSlot:
         self._config: Config | None = None  # the worker's, as far as it is known
         self._orders = 0
         self._answers: dict[int, asyncio.Future[bool]] = {}  # by the number of the order
+        self._questions = OpenQuestions()
+        self._answering: set[asyncio.Task[None]] = set()
         self._report: JsonObject = {}
         self._children: dict[str, int] = {}
         self._reported_at = 0.0
@@ -102,7 +109,7 @@ class WorkerSlot:
             if not self._has_served:  # nor may the next one: until then callers go to the other workers
                 renew(sockets)
             lasted_s = loop.time() - started
-            about: JsonObject = {"worker": self._number, "code": code, "lasted_s": round(lasted_s, 1)}
+            about: JsonObject = {"worker": self.number, "code": code, "lasted_s": round(lasted_s, 1)}
             log.warning("a worker died", extra=about | ({"reason": self.reason} if self.reason else {}))
             if lasted_s >= LASTING_S:
                 backoff.reset()
@@ -135,7 +142,7 @@ class WorkerSlot:
             sys.executable,
             *(f"-W{option}" for option in sys.warnoptions),
             "-P",  # the worker imports what this process would, wherever it is started
-            *("-m", "gateway.processes.worker", "--number", str(self._number), "--control", str(control.fileno())),
+            *("-m", "gateway.processes.worker", "--number", str(self.number), "--control", str(control.fileno())),
             *listen,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             pass_fds=(control.fileno(), *numbers),
@@ -162,6 +169,7 @@ class WorkerSlot:
                 self.failed.set()
             self.ready.clear()
             self._report, self.gauges, self._children = {}, [], {}
+            self._questions.drop()
             for answer in self._answers.values():  # the next worker starts with the current configuration
                 if not answer.done():
                     answer.set_result(True)
@@ -205,18 +213,46 @@ class WorkerSlot:
                 answer = self._answers.get(number)
                 if answer is not None and not answer.done():
                     answer.set_result(ok)
+            case {"kind": "answer", "number": number, "status": status, "body": body}:
+                self._questions.take(Answer(number, status, body))
+            case {"kind": "question", "number": number, "name": name, "about": about}:
+                task = asyncio.create_task(self._reply(number, Question(name, about)))
+                self._answering.add(task)
+                task.add_done_callback(self._answering.discard)
             case {"kind": "failed", "reason": reason}:
                 self.reason = str(reason)
 
+    # Questions of the console
+
+    @property
+    def is_there(self) -> bool:
+        """Whether a worker serves here."""
+        return self.ready.is_set()
+
+    async def ask(self, question: str, about: JsonObject) -> JsonObject:
+        """Asks the worker (`View.ask`). Raises RefusedQuestionError."""
+        return await self._questions.ask(lambda number: self._write(number, Question(question, about)))
+
+    async def _reply(self, number: int, question: Question) -> None:
+        """Answers a question of the worker, whose callers see the console of all workers."""
+        self._write(0, await answer_to(number, question, self._view))
+
+    def about(self) -> JsonObject:
+        """What the console shows of the worker."""
+        return {"number": self.number, "pid": self._who()["pid"], "status": self.status}
+
     # Orders
+
+    def _write(self, number: int, order: Config | Question | Answer | None) -> None:
+        if self._writer is not None:
+            self._writer.write(packed(number, order))
 
     def _send(self, config: Config | None) -> int:
         """Sends an order; returns its number."""
         self._orders += 1
         if config is not None:
             self._config = config
-        if self._writer is not None:
-            self._writer.write(packed(self._orders, config))
+        self._write(self._orders, config)
         return self._orders
 
     async def _order(self, config: Config | None, timeout_s: float) -> bool:
@@ -291,14 +327,14 @@ class WorkerSlot:
     # What operators see
 
     def _who(self) -> JsonObject:
-        return {"worker": self._number, "pid": None if self._process is None else self._process.pid}
+        return {"worker": self.number, "pid": None if self._process is None else self._process.pid}
 
     @property
     def processes(self) -> dict[str, int]:
         """The worker, and the processes that it has started, by name."""
         if self._process is None or self._process.returncode is not None:
             return {}
-        name = f"worker-{self._number}"
+        name = f"worker-{self.number}"
         return {name: self._process.pid} | {f"{name}-{child}": pid for child, pid in self._children.items()}
 
     @property

@@ -13,6 +13,7 @@ import secrets
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 from pydantic import SecretStr
@@ -20,13 +21,19 @@ from pydantic import SecretStr
 from gateway import __version__
 from gateway.assembly.reporting import label_values
 from gateway.assembly.setup import with_fixed
+from gateway.console.app import OperatorsOnly, console_app
+from gateway.console.history import History
+from gateway.console.host import address_of
+from gateway.console.relay import Address, Relay
 from gateway.http.apps import admin_app
 from gateway.logs import output
 from gateway.metrics import Metrics, Reading, Scraper, merged
 from gateway.model import JsonObject
 from gateway.processes.serving import server_options
 from gateway.processes.slot import WorkerSlot
-from gateway.processes.sockets import address_of, bind, close_all
+from gateway.processes.sockets import address_of as address_of_sockets
+from gateway.processes.sockets import bind, close_all
+from gateway.processes.view import SupervisorView
 from gateway.server import (
     Addresses,
     ServerError,
@@ -46,17 +53,36 @@ FORCED_S = 10.0  # for the same when a worker is to end at once
 class Supervisor:
     """Runs the workers of a configuration. `has_lost`: workers accepted results that could not be stored."""
 
-    def __init__(self, config: Config) -> None:
+    def __init__(self, config: Config, file: Path | None = None) -> None:
         self._keys = (SecretStr(secrets.token_urlsafe(32)),)  # for the state, where the configuration names none
         self._config = config = self._with_keys(config)
         self._stop = Stop()
         self.has_lost = False
         self._started = asyncio.Event()
         self.metrics = Metrics(label_values(config), max_tools=config.metrics.max_tools, gauges=self._gauges)
-        self._slots = [
-            WorkerSlot(number, self._stop, self.metrics.add, self.metrics.worker_died)
+        self._history = History(self.metrics)
+        self._slots: list[WorkerSlot] = []
+        view = SupervisorView(
+            self._slots,
+            self.metrics,
+            self._history,
+            status=lambda: self.status,
+            config=lambda: self._config,
+            file=file,
+        )
+        self._slots += [
+            WorkerSlot(number, self._stop, self.metrics.add, self.metrics.worker_died, view)
             for number in range(config.server.workers)
         ]
+        self._address = config.server.host, config.server.port
+        self._console = OperatorsOnly(console_app(view, Relay(self._callers)), lambda: self._config.console)
+
+    def _callers(self) -> Address:
+        """Where the workers listen."""
+        server = self._config.server
+        host, port = self._address
+        name = f"[{host}]" if ":" in host else host
+        return address_of(self._config, self._address, server.public_url or f"//{name}:{port}")
 
     async def run(self, on_ready: Callable[[Addresses], None]) -> None:
         """Serves until SIGTERM or SIGINT, then has every worker drain; a second signal stops them at once.
@@ -65,13 +91,16 @@ class Supervisor:
         """
         options = server_options(self._config, None)  # it serves no callers itself
         sockets = bind(options.host, options.port, len(self._slots))
+        self._address = address_of_sockets(sockets)
         scraper = Scraper(self.metrics, self._processes, self._refresh)
+        keeping = asyncio.create_task(self._history.run())
         try:
-            async with admin_listener(admin_app(self, scraper.text), options, self._stop) as admin:
+            async with admin_listener(admin_app(self, scraper.text, self._console), options, self._stop) as admin:
                 with self._stop.on_signals():
                     report_capacity(options.max_connections)
-                    await self._serve(sockets, options, lambda: on_ready(Addresses(address_of(sockets), admin)))
+                    await self._serve(sockets, options, lambda: on_ready(Addresses(self._address, admin)))
         finally:
+            keeping.cancel()
             close_all(sockets)
 
     async def _serve(

@@ -17,6 +17,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import closing, suppress
 
+from gateway.model import JsonObject
 from gateway.processes.control import (
     AT_ONCE,
     FAILED,
@@ -29,6 +30,7 @@ from gateway.processes.control import (
     receive,
     say,
 )
+from gateway.processes.questions import Answer, OpenQuestions, Question, answer_to
 from gateway.processes.serving import Serving
 from gateway.server import Listener, ServerError, Stop, listen, main_loop, serve
 from gateway.settings import Config
@@ -55,7 +57,7 @@ async def _work(number: int, control: int, listening: Sequence[int]) -> int:
     reader, writer = await asyncio.open_connection(sock=socket.socket(fileno=control), limit=MAX_LINE_BYTES)
     try:
         _, config = await receive(reader)
-        assert config is not None  # a worker is asked for a report only after it has sent one
+        assert isinstance(config, Config)  # a worker is asked for anything else only once it serves
         worker = Worker(number, config, writer)
         await worker.run(reader, [socket.socket(fileno=each) for each in listening], stop)
         return LOST if worker.serving.gateway.lost_results else OK
@@ -98,6 +100,15 @@ class Worker:
         """Raises ServerError."""
         self.serving = Serving(config, {"worker": number, "pid": os.getpid()})
         self._writer = writer
+        self._questions = OpenQuestions()
+        self._answering: set[asyncio.Task[None]] = set()
+        self.serving.gateway.console.view = self  # the console of all workers, not of this one
+
+    async def ask(self, question: str, about: JsonObject) -> JsonObject:
+        """Asks the supervisor (`View.ask`). Raises RefusedQuestionError."""
+        return await self._questions.ask(
+            lambda number: say(self._writer, kind="question", number=number, name=question, about=about)
+        )
 
     async def run(self, reader: asyncio.StreamReader, sockets: Sequence[socket.socket], stop: Stop) -> None:
         """Accepts callers once it can serve them: until then, other workers do, or the kernel lets them wait."""
@@ -129,9 +140,20 @@ class Worker:
         """Carries out the supervisor's orders; stops when it is gone, for else it would have sent a signal."""
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
-                number, config = await receive(reader)
-                say(self._writer, kind="done", number=number, ok=await self._carry_out(config))
+                number, order = await receive(reader)
+                if isinstance(order, Question):  # while a configuration is applied, too, which may take a while
+                    task = asyncio.create_task(self._reply(number, order))
+                    self._answering.add(task)
+                    task.add_done_callback(self._answering.discard)
+                elif isinstance(order, Answer):
+                    self._questions.take(order)
+                else:
+                    say(self._writer, kind="done", number=number, ok=await self._carry_out(order))
         stop.ask()
+
+    async def _reply(self, number: int, question: Question) -> None:
+        answer = await answer_to(number, question, self.serving.gateway.console.local)
+        say(self._writer, kind="answer", **answer._asdict())
 
     async def _carry_out(self, config: Config | None) -> bool:
         if config is None:

@@ -33,6 +33,9 @@ LOOKS_AT_ONE = _built_in("challenge-looks", "caller", "poll", count=5, burst=20)
 # A hundred users behind one address, for each of whom a page looks every other second.
 LOOKS_OF_ADDRESS = _built_in("challenge-looks-address", "ip", "poll", count=50, burst=200)
 
+# Steps of logins to the console, of which a login has two: for a team behind one address that comes to work.
+LOGINS_OF_ADDRESS = _built_in("console-logins", "ip", "poll", count=2, burst=60)
+
 
 class SharedBuckets(Protocol):
     """Where the buckets of the second phase are when not in this process."""
@@ -72,6 +75,7 @@ class Limits:
         self._early = Plans(early)
         polls = self._early.of("poll").rules
         self._look = Plan((*polls, LOOKS_OF_ADDRESS, LOOKS_AT_ONE))
+        self._login = Plan((LOGINS_OF_ADDRESS,))
         self._vain_look = Plan((*polls, LOOKS_OF_ADDRESS))
         self._late = Plans([rule for rule in counting if rule not in early])
         self._here = here
@@ -117,6 +121,10 @@ class Limits:
         if challenge is None:
             return self._pass(self._here.take(self._vain_look, ("", network(ip), "", "")))
         return self._pass(self._here.take(self._look, (challenge, network(ip), "", "")))
+
+    def admit_login(self, ip: str) -> None:
+        """Counts a step of a login to the console. Raises RateLimited."""
+        self._pass(self._here.take(self._login, ("", network(ip), "", "")))
 
     def verification_failed(self, ip: str) -> None:
         """Counts a credential that was not accepted."""

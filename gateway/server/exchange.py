@@ -60,6 +60,7 @@ class Exchange(Struct, eq=False):
     allowed: int = UNCOUNTED_BYTES  # what may be received before it is counted again
     holder: str = ""  # the caller, once the application knows it (see `Served`)
     body_left: int | None = None  # bytes of the answer's body to come, where it said how many
+    request: object | None = None  # what the application knows of it while it answers (see `Served`)
 
     async def run_asgi(self, app: ASGIApp) -> None:
         """Runs the application to its end and answers for it if it did not."""

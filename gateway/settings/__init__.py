@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar
+from urllib.parse import urlsplit
 
 from gateway.settings.access import AuthSettings, JwtSettings
 from gateway.settings.authorize import AuthorizeSettings
@@ -19,6 +20,7 @@ from gateway.settings.backends import (
     OAuthAuthSettings,
     RcrtBackendSettings,
 )
+from gateway.settings.console import ConsoleSettings, LoginSettings
 from gateway.settings.limits import NAME, OnFailure, RateLimitSettings, limits_that_clash
 from gateway.settings.mcp import McpSettings
 from gateway.settings.protocols import AnyBackend
@@ -33,9 +35,11 @@ from gateway.settings.server import (
     UsageSettings,
 )
 from gateway.settings.state import StateSettings
+from gateway.settings.substitution import refers
 from gateway.settings.telemetry import TelemetrySettings
 from gateway.settings.values import Choice
 from gateway.settings.web import TlsSettings, is_loopback
+from gateway.suggestions import suggestion
 
 
 class Config(Section):
@@ -74,6 +78,7 @@ class Config(Section):
         None, "Where spans of requests are sent, for OpenTelemetry. By default, nowhere."
     )
     mcp: McpSettings = setting({}, "The endpoint for callers that speak MCP.")
+    console: ConsoleSettings = setting({}, "Pages for operators.")
     errors: ErrorSettings = setting({}, "How refusals are reported to callers.")
 
     def problems(self) -> Iterator[tuple[str, str]]:
@@ -84,6 +89,27 @@ class Config(Section):
         if self.usage is not None and (self.state is None or self.state.url is None):
             yield "usage", "needs state.url, because it is stored there"
         yield from self._nowhere_to_call_back()
+        if self.console.public and self.console.login is not None:
+            yield from self._problems_of_login(self.console.login)
+
+    def _problems_of_login(self, login: LoginSettings) -> Iterator[tuple[str, str]]:
+        """Finds what people cannot log in without: an issuer that can be asked, and a way back from it."""
+        entry = None if self.auth is None else self.auth.issuer(login.issuer)
+        if entry is None:
+            known = [] if self.auth is None else [entry.issuer or "" for entry in self.auth.jwt or ()]
+            if not any(refers(name) for name in (*known, login.issuer)):
+                yield "console.login.issuer", f"is no issuer of auth.jwt{suggestion(login.issuer, known)}"
+        elif entry.authorization_server is None:
+            yield (
+                "console.login.issuer",
+                "must be an issuer with discovery or jwks_url, and its name an https URL, for the console asks there "
+                "how people log in",
+            )
+        url = self.server.public_url
+        if url is None:
+            yield "console.public", "needs server.public_url, to which people come back from their login"
+        elif url.startswith("http:") and not is_loopback(urlsplit(url).hostname or ""):
+            yield "console.public", "needs a server.public_url with https; http is for loopback addresses only"
 
     def _nowhere_to_call_back(self) -> Iterator[tuple[str, str]]:
         """Finds a server whose callback backends get no address: one to listen on everywhere is not one to call."""
@@ -109,10 +135,12 @@ __all__ = [
     "BreakerSettings",
     "CallbackBackendSettings",
     "Config",
+    "ConsoleSettings",
     "HeaderAuthSettings",
     "HttpBackendSettings",
     "JwtAuthSettings",
     "JwtSettings",
+    "LoginSettings",
     "McpSettings",
     "OAuthAuthSettings",
     "RateLimitSettings",

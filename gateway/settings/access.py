@@ -202,6 +202,10 @@ class AuthSettings(Section):
         found = (entry.authorization_server for entry in self.jwt or ())
         return tuple(issuer for issuer in found if issuer is not None)
 
+    def issuer(self, name: str) -> JwtSettings | None:
+        """The entry of an issuer, if it has one of its own."""
+        return next((entry for entry in self.jwt or () if entry.issuer == name), None)
+
     def problems(self) -> Iterator[tuple[str, str]]:
         if not self.jwt and not self.api_keys:
             yield "jwt", "must have jwt or api_keys; to let everybody in, write 'auth: none'"

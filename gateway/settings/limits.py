@@ -30,7 +30,8 @@ LONGEST_REFILL_S = 30 * 86400  # so that the state of a caller that has gone awa
 MAX_BURST = 1_000_000
 MAX_LIMITS = 16  # all of them are asked for every call, with Redis in one script
 BUILT_IN = "failed-verifications"
-ALWAYS_THERE = frozenset({"challenge-looks", "challenge-looks-address"})  # limits that no other replaces
+# Limits that no other replaces.
+ALWAYS_THERE = frozenset({"challenge-looks", "challenge-looks-address", "console-logins"})
 FAILED_VERIFICATION = "failed_verification"
 
 NAME = Text(

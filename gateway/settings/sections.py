@@ -56,7 +56,10 @@ class Section(BaseModel):
     advice: ClassVar[Mapping[str, str]] = {}  # what to write for required keys that are missing
 
     def problems(self) -> Iterable[tuple[str, str]]:
-        """Finds values that do not go together: the name of a field (or ''), and what is wrong with it."""
+        """Finds values that do not go together: the name of a field (or ''), and what is wrong with it.
+
+        A name with dots leads to a field of a section in this one.
+        """
         return ()
 
     @model_validator(mode="wrap")
@@ -77,10 +80,21 @@ class Section(BaseModel):
                 value.refuse_missing(key, cls.advice.get(key, ""))
         section = handler(given)
         for name, message in section.problems():
-            at = entries.get(keys.get(name, ""), value)
+            first, *below = name.split(".")
+            at = _place(value, [keys.get(first, ""), *map(key_of, below)])
             if not at.is_stand_in:  # the value it will have may go with the others
                 at.refuse_key(message)
         return section
+
+
+def _place(cursor: Cursor, keys: Sequence[str]) -> Cursor:
+    """The value that keys lead to, one below the other, or the last one on the way that is written."""
+    for key in keys:
+        found = cursor.entries().get(key)
+        if found is None:
+            break
+        cursor = found
+    return cursor
 
 
 def repeated(items: Sequence[Any], key: Callable[[Any], object] = lambda item: item) -> Iterator[tuple[int, int]]:

@@ -165,7 +165,7 @@ def _files(config: Settings) -> Iterator[tuple[Path, Path, IO[bytes]]]:
     """A configuration file, and where the log goes."""
     with TemporaryDirectory(prefix="toolgate-") as directory:
         file, log = Path(directory, "gateway.yaml"), Path(directory, "gateway.log")
-        file.write_text(json.dumps(config))  # JSON is YAML
+        file.write_text(json.dumps(config, indent=1))  # JSON is YAML, with a line for each key
         with log.open("wb") as output:
             yield file, log, output
 

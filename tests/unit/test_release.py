@@ -65,10 +65,10 @@ def test_the_programs_of_others_run_on_the_constrained_versions(name: str) -> No
     assert differing({key: version for key, version in found.items() if key not in NOT_PINNED}) == {}
 
 
-def test_packages_of_npm_are_exact_versions_with_digests_and_come_from_no_certain_registry() -> None:
-    folder = ROOT / "tests/interop/mcp"
-    asked = json.loads((folder / "package.json").read_text("utf-8"))["dependencies"]
+@pytest.mark.parametrize("folder", ["tests/console", "tests/interop/mcp"])
+def test_packages_of_npm_are_exact_versions_with_digests_and_come_from_no_certain_registry(folder: str) -> None:
+    asked = json.loads((ROOT / folder / "package.json").read_text("utf-8"))["dependencies"]
     assert all(re.fullmatch(r"[0-9]+(\.[0-9]+){2}(-[a-z0-9.]+)?", version) for version in asked.values())
-    locked = json.loads((folder / "package-lock.json").read_text("utf-8"))["packages"]
+    locked = json.loads((ROOT / folder / "package-lock.json").read_text("utf-8"))["packages"]
     assert locked.pop("")["dependencies"] == asked
     assert all("integrity" in package and "resolved" not in package for package in locked.values())

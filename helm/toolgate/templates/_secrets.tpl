@@ -9,6 +9,7 @@
 - backends\.[^.]+\.auth\.jwt\.secret
 - backends\.[^.]+\.auth\.oauth\.client_secret
 - backends\.[^.]+\.auth\.schemes\..+\.(bearer|basic\.password|header\.value|api_key\.value|jwt\.secret|oauth\.client_secret)
+- console\.login\.client_secret
 - metrics\.token
 - routes\[\d+\]\.secrets\..+
 - state\.keys\[\d+\]

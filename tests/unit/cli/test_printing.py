@@ -51,10 +51,11 @@ def test_an_answer_keeps_every_number_as_it_was_sent(capsys: pytest.CaptureFixtu
     assert capsys.readouterr().out == '{\n  "value": 1.10,\n  "n": 123456789012345678901234567890\n}\n'
 
 
-def test_the_token_stands_in_one_line_only() -> None:
+def test_the_token_stands_in_the_link_and_in_one_other_line() -> None:
     urls = ("http://127.0.0.1:8080", "http://127.0.0.1:9464")
     screen = introduction(*urls, token="the.token", command="toolgate")
-    assert screen.count("the.token") == 1
+    assert screen.count("the.token") == 2
+    assert f"{urls[1]}/console/#credential=the.token" in screen.splitlines()
     assert all(
         line.count('"Authorization: Bearer $TOOLGATE_TOKEN"') for line in screen.splitlines() if "curl -" in line
     )

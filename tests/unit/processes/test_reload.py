@@ -58,7 +58,7 @@ async def reloading(path: Path) -> AsyncIterator[Taker]:
     reloader = Reloader(path, look_s=LOOK_S)
     reloader.uses(config.load(path))
     taker = Taker(reloader)
-    task = asyncio.create_task(reloader.run(taker.apply, taker.counted.append))
+    task = asyncio.create_task(reloader.run(taker.apply, lambda outcome, _: taker.counted.append(outcome)))
     try:
         yield taker
     finally:
@@ -155,7 +155,7 @@ async def test_whatever_breaks_while_it_is_put_to_use_the_next_one_is_tried(tmp_
             raise error
 
     reloader, counted = Reloader(path), asyncio.Queue[str]()
-    task = asyncio.create_task(reloader.run(apply, counted.put_nowait))
+    task = asyncio.create_task(reloader.run(apply, lambda outcome, _: counted.put_nowait(outcome)))
     async with asyncio.timeout(DEADLINE_S):
         for outcome in ("failed", "ok"):
             reloader.ask()

@@ -17,6 +17,7 @@ import pytest
 from gateway.cli.output import FAILED, CommandError
 from gateway.cli.serve import run_until_stopped
 from gateway.config import load
+from gateway.console.view import Answering
 from gateway.processes.control import messages, packed, receive
 from gateway.processes.slot import WorkerSlot
 from gateway.processes.sockets import bind
@@ -192,7 +193,7 @@ async def supervised(
     (sockets,) = bind("127.0.0.1", 0, 1)
     stop = Stop()
     count_death = ([] if deaths is None else deaths).append
-    slot = WorkerSlot(0, stop, lambda rows: None, count_death, patience=PATIENCE, **more)
+    slot = WorkerSlot(0, stop, lambda rows: None, count_death, Answering(), patience=PATIENCE, **more)
     running = asyncio.create_task(slot.run(sockets, config))
     try:
         yield slot
