@@ -163,13 +163,13 @@ class Gateway:
         """Makes the parts of a configuration, or takes them from the setup before where they still fit."""
         backends, admissions = {}, {}
         files = {name: fingerprints(named_files(settings)) for name, settings in config.backends.items()}
+        patience_s = parts.patience_s(config)
         for name, settings in config.backends.items():
             if before is not None and before.has_backend(name, settings, files[name]):
                 backends[name], admissions[name] = before.backends[name], before.admissions[name]
                 continue
-            patience_s = parts.patience_s(name, settings, config.routes)
             admissions[name] = admission = open_admission(
-                name, settings, patience_s, self.memory, self._telemetry.admission
+                name, settings, patience_s[name], self.memory, self._telemetry.admission
             )
             context = BackendContext(
                 admission=admission,

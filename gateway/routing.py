@@ -12,7 +12,8 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from fnmatch import fnmatchcase
+from fnmatch import translate
+from functools import lru_cache
 from itertools import chain
 from typing import NamedTuple, Self
 
@@ -26,6 +27,7 @@ from gateway.schemas import CompiledSchema, Finding, SchemaError
 from gateway.surfaces import EVERYTHING
 
 NULL = {"type": "null"}  # what a tool returns that returns nothing
+MAX_GLOBS = 100_000  # kept ready for use: as many as a large configuration has routes
 MAX_VERSIONS_TOLD = 10  # of a tool, in a developer message; it may have thousands
 
 
@@ -35,6 +37,16 @@ class OutputCheck(StrEnum):
     OFF = "off"
     WARN = "warn"
     FAIL = "fail"
+
+
+@lru_cache(MAX_GLOBS)
+def matcher(glob: str) -> Callable[[str], bool]:
+    """Tells which texts match a glob of `*` and `?`. `fnmatch` compiles a glob each time if there are more than 256."""
+    beginning = glob.removesuffix("*")
+    if not {"*", "?"} & set(beginning):
+        return glob.__eq__ if beginning == glob else lambda text: text.startswith(beginning)
+    pattern = re.compile(translate(glob))
+    return lambda text: pattern.match(text) is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +79,7 @@ class Route:
 
     def matches(self, tool: str, version: str) -> bool:
         """Whether this route speaks of that version of that tool."""
-        return fnmatchcase(f"{tool}@{version}" if "@" in self.tools else tool, self.tools)
+        return matcher(self.tools)(f"{tool}@{version}" if "@" in self.tools else tool)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
@@ -89,6 +101,7 @@ class PublishedTool:
     shows_output: bool = True
     encoded: dict[str, bytes] = field(default_factory=dict, repr=False)
     id: str = field(init=False)
+    version_key: tuple[int, int, int] = field(init=False)
     asks: bool = field(init=False)
     checks_output: bool = field(init=False)
     promises: bool = field(init=False)
@@ -104,12 +117,29 @@ class PublishedTool:
     def __post_init__(self) -> None:
         definition, backend = self.definition, self.route.backend_name
         self.id, self.backend = definition.id, self.route.backend  # made once, for calls
+        self.version_key = version_key(definition.version)  # and for snapshots
         self.asks = self.requires != Requirements()
         promised = definition.output_schema
         self.checks_output = promised != {} and self.route.validate_output is not OutputCheck.OFF
         self.promises = bool(promised) and self.shows_output and self.route.validate_output is OutputCheck.FAIL
         self.output = CompiledSchema(NULL if promised is None else promised)
         self.target = Target(definition.tool, definition.version, backend, f"{backend}/{self.route.tools}")
+
+    # As `_Versions`: nearly all tools have one.
+
+    @property
+    def newest(self) -> PublishedTool:
+        return self
+
+    @property
+    def ascending(self) -> Sequence[PublishedTool]:
+        return (self,)
+
+    def of_version(self, version: str) -> PublishedTool | None:
+        return self if version == self.definition.version else None
+
+    def latest_for(self, scopes: frozenset[str]) -> PublishedTool | None:
+        return self if self.route.scopes <= scopes else None
 
     @property
     def listed(self) -> ToolDefinition:
@@ -186,19 +216,34 @@ class Toolkit:
         )
 
 
-class _Family:
-    """The versions of one tool (or of one name)."""
+class _Versions:
+    """Several versions of one tool (or of one name). A tool that has a single version stands for itself."""
 
-    __slots__ = ("latest", "versions")
+    __slots__ = ("_by_version", "_latest")
 
     def __init__(self, ascending: Iterable[PublishedTool]) -> None:
-        self.versions = {tool.definition.version: tool for tool in ascending}
+        self._by_version = {tool.definition.version: tool for tool in ascending}
         # The latest for some caller is always the newest of those under the same scopes, so a search looks at
         # as many tools as there are distinct sets of scopes, not at every version.
         latest: dict[frozenset[str], PublishedTool] = {}
-        for tool in reversed(self.versions.values()):
+        for tool in reversed(self._by_version.values()):
             latest.setdefault(tool.route.scopes, tool)
-        self.latest = tuple(latest.values())
+        self._latest = tuple(latest.values())
+
+    @property
+    def newest(self) -> PublishedTool:
+        return self._latest[0]
+
+    @property
+    def ascending(self) -> Sequence[PublishedTool]:
+        return tuple(self._by_version.values())
+
+    def of_version(self, version: str) -> PublishedTool | None:
+        return self._by_version.get(version)
+
+    def latest_for(self, scopes: frozenset[str]) -> PublishedTool | None:
+        """The newest that these scopes let a caller use."""
+        return next((tool for tool in self._latest if tool.route.scopes <= scopes), None)
 
 
 class Router:
@@ -216,7 +261,7 @@ class Router:
         longest_name: int = MAX_NAME_LENGTH,
     ) -> None:
         self._unlisted = unlisted
-        by_version = sorted(tools, key=lambda tool: version_key(tool.definition.version))
+        by_version = sorted(tools, key=lambda tool: tool.version_key)
         self.tools = tuple(sorted(by_version, key=lambda tool: tool.definition.tool))
         self._by_tool = _families((tool.definition.tool, tool) for tool in self.tools)
         self._by_name = _families((tool.definition.name, tool) for tool in by_version)
@@ -236,19 +281,19 @@ class Router:
         FORBIDDEN when only the scopes of routes stand in the way, unless they `hide` tools.
         """
         family = (self._by_name if ref.by_name else self._by_tool).get(ref.tool)
-        if family is None or (ref.toolkit is not None and family.latest[0].definition.toolkit != ref.toolkit):
+        if family is None or (ref.toolkit is not None and family.newest.definition.toolkit != ref.toolkit):
             raise self._not_found(_no_such_tool(ref), ref, caller)
         if ref.version is None:
-            for tool in family.latest:
-                if tool.route.scopes <= caller.scopes:
-                    return tool
-            raise self._not_found(_no_such_tool(ref), ref, caller) if hide else _forbidden(ref, family.latest[0])
-        wanted = family.versions.get(ref.version)
+            latest = family.latest_for(caller.scopes)
+            if latest is not None:
+                return latest
+            raise self._not_found(_no_such_tool(ref), ref, caller) if hide else _forbidden(ref, family.newest)
+        wanted = family.of_version(ref.version)
         if wanted is not None and wanted.route.scopes <= caller.scopes:
             return wanted
         if wanted is not None and not hide:
             raise _forbidden(ref, wanted)
-        usable = [version for version, tool in family.versions.items() if tool.route.scopes <= caller.scopes]
+        usable = [tool.definition.version for tool in family.ascending if tool.route.scopes <= caller.scopes]
         not_found = _no_such_version(ref, usable) if usable or not hide else _no_such_tool(ref)
         raise self._not_found(not_found, ref, caller)
 
@@ -262,13 +307,13 @@ class Router:
         family = (self._by_name if ref.by_name else self._by_tool).get(ref.tool)
         if family is None:
             return None
-        return family.latest[0] if ref.version is None else family.versions.get(ref.version)
+        return family.newest if ref.version is None else family.of_version(ref.version)
 
     def published(self, tool_id: str) -> PublishedTool | None:
         """The tool of a full id."""
         tool, _, version = tool_id.partition("@")
         family = self._by_tool.get(tool)
-        return None if family is None else family.versions.get(version)
+        return None if family is None else family.of_version(version)
 
     def tools_for(self, caller: Caller, selection: Selection = EVERYTHING) -> tuple[PublishedTool, ...]:
         """The tools a caller may use, by tool and ascending version: some callers keep the last of each name."""
@@ -302,14 +347,14 @@ class Router:
     def _name_versions(self, longest: int) -> None:
         """Gives each version of a tool that has several a name of its own, in the order of ids."""
         for family in self._by_tool.values():
-            if len(family.versions) == 1:
+            if isinstance(family, PublishedTool):
                 continue
-            for tool in family.versions.values():
+            for tool in family.ascending:
                 definition = tool.definition
                 name = version_name(definition.name, definition.version, longest)
                 if name in self._by_name:
                     name = digest_name(tool.id, longest)
-                self._by_name.setdefault(name, _Family([tool]))
+                self._by_name.setdefault(name, tool)
                 self._version_names[tool.id] = name
 
 
@@ -347,11 +392,15 @@ def _scopes_of(tool: PublishedTool | None) -> frozenset[str] | None:
     return None if tool is None else tool.route.scopes
 
 
-def _families(tools: Iterable[tuple[str, PublishedTool]]) -> dict[str, _Family]:
-    grouped: dict[str, list[PublishedTool]] = {}
+def _families(tools: Iterable[tuple[str, PublishedTool]]) -> dict[str, PublishedTool | _Versions]:
+    families: dict[str, PublishedTool | _Versions] = {}
+    several: dict[str, list[PublishedTool]] = {}
     for key, tool in tools:
-        grouped.setdefault(key, []).append(tool)
-    return {key: _Family(members) for key, members in grouped.items()}
+        first = families.setdefault(key, tool)
+        if first is not tool:
+            several.setdefault(key, [*first.ascending]).append(tool)
+    families.update((key, _Versions(members)) for key, members in several.items())
+    return families
 
 
 def _no_such_tool(ref: ToolRef) -> GatewayError:

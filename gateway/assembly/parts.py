@@ -123,10 +123,16 @@ def surfaces(config: Config, sealer: Sealer, consents: TimedSealer, public_url: 
     return REST, mcp_surface
 
 
-def patience_s(name: str, settings: BackendSettings, routes: Sequence[RouteSettings]) -> float:
-    """The shortest time the configuration gives any exchange of a call to this backend."""
-    timeouts = [route.timeout_s or settings.timeout_s for route in routes if route.backend == name and not route.deny]
-    return min(min(timeouts, default=settings.timeout_s), ADAPTERS[type(settings)].max_exchange_s)
+def patience_s(config: Config) -> Mapping[str, float]:
+    """The shortest time the configuration gives any exchange of a call, by backend."""
+    timeouts: dict[str, list[float]] = {name: [] for name in config.backends}
+    for route in config.routes:
+        if not route.deny:
+            timeouts[route.backend].append(route.timeout_s or config.backends[route.backend].timeout_s)
+    return {
+        name: min(min(timeouts[name], default=settings.timeout_s), ADAPTERS[type(settings)].max_exchange_s)
+        for name, settings in config.backends.items()
+    }
 
 
 def receivers(backends: Mapping[str, Backend]) -> Mapping[str, Receiver]:
@@ -140,10 +146,10 @@ def receivers(backends: Mapping[str, Backend]) -> Mapping[str, Receiver]:
 
 def update_timeouts(admissions: Mapping[str, Admission[Server]], config: Config) -> None:
     """Sets the patience of backends by the current routes."""
+    given_s = patience_s(config)
     for name, admission in admissions.items():
-        given_s = patience_s(name, config.backends[name], config.routes)
         for replica in admission.replicas:
-            replica.target.patience_s = given_s
+            replica.target.patience_s = given_s[name]
 
 
 def routes(config: Config, backends: Mapping[str, Backend]) -> Sequence[Route]:
@@ -153,7 +159,9 @@ def routes(config: Config, backends: Mapping[str, Backend]) -> Sequence[Route]:
 
 def sources(config: Config, backends: Mapping[str, Backend], called: Mapping[str, Backend]) -> Sequence[Source]:
     """All backends as the catalogue asks them for their tools, and as their tools are `called`."""
-    ordered = routes(config, called)
+    of_backend: dict[str, dict[int, Route]] = {name: {} for name in config.backends}
+    for position, route in enumerate(routes(config, called)):
+        of_backend[route.backend_name][position] = route
     return [
         Source(
             name=name,
@@ -161,7 +169,7 @@ def sources(config: Config, backends: Mapping[str, Backend], called: Mapping[str
             refresh_s=settings.discovery.refresh_s,
             max_tools=settings.discovery.max_tools,
             max_schema_bytes=settings.discovery.max_schema_bytes,
-            routes=ordered,
+            routes=of_backend[name],
             terms=_terms(settings),
             trusts_hints=_trusts_hints(settings),
             longest_name=config.mcp.max_name,

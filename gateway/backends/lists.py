@@ -84,7 +84,8 @@ class ListReader:
         A list that has not changed is the very same Listing; `beside` tells what else it depends on. Raises
         BACKEND_UNAVAILABLE for what is no list, or takes too long to read.
         """
-        digest = await asyncio.to_thread(_digest, text) + bytes([has_version]) + beside
+        hashed = _digest(text) if is_short(text) else await asyncio.to_thread(_digest, text)
+        digest = hashed + bytes([has_version]) + beside
         if self._last is not None and self._last[0] == digest:
             return self._last[1:]
         terms = self._terms or encode(replace(self._bounds, has_version=has_version))

@@ -6,7 +6,6 @@ A backend that cannot be asked keeps its last good list, whose age is visible; t
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
 import random
@@ -20,6 +19,7 @@ from msgspec import Struct
 from gateway.backoff import Backoff
 from gateway.catalogue.evaluation import UNEVALUATED, Evaluation, Source, evaluate, merge
 from gateway.catalogue.schema_checks import TimeSlices
+from gateway.catalogue.turns import Turns
 from gateway.catalogue.unlisted import backend_of
 from gateway.errors import GatewayError
 from gateway.model import JsonObject, Listing, Rejected
@@ -30,6 +30,7 @@ log = logging.getLogger("gateway.catalogue")
 
 LIST_LIMIT_S = 120.0  # for one listing: above what any adapter takes by itself
 READY_LIMIT_S = 10.0  # a fleet with one dead tool server starts all the same
+REST = 4.0  # times as long as the last snapshot took: so long is the pause before the next, in which changes add up
 FIRST_RETRY_S = 1.0
 REFRESH_PAUSE_S = 1.0  # a tool server that keeps reporting changes is asked once a second
 SHORTEST_S = 10.0  # between two listings, whatever a list says of how long it is good for
@@ -76,7 +77,6 @@ class BackendEntry:
     renamed: tuple[Rejected, ...] = ()
     published: int = 0
     listed_at: float | None = None
-    tried: bool = False
     is_due: bool = False  # something has changed since it was last asked
     last_error: str | None = None
     failing_since: float = 0.0
@@ -119,13 +119,15 @@ class Catalogue:
         self._clock = clock
         self._uniform = uniform
         self._sleep = sleep
-        self._ready_limit_s = ready_limit_s
         self._offload = offload
         self._on_rebuilt = on_rebuilt
         self._on_changed = on_changed
-        self._started_at: float | None = None
-        self._had_their_time = asyncio.Event()
+        self._turns = Turns(self._entries, clock, ready_limit_s)
         self._rebuilding = asyncio.Lock()
+        self._changed: dict[str, Evaluation] = {}  # what the next snapshot takes in
+        self._next: asyncio.Task[None] | None = None  # which makes it
+        self._snapshots: set[asyncio.Task[None]] = set()
+        self._rested_at = 0.0
         self._tasks: list[asyncio.Task[None]] = []
         self._refreshing: dict[str, asyncio.Task[None]] = {}
 
@@ -137,24 +139,26 @@ class Catalogue:
         for entry in self._entries.values():
             before = other._entries.get(entry.source.name)
             if before is not None and entry.source.lists_as(before.source):
-                entry.tried = before.tried and before.source.backend is entry.source.backend  # a new one is asked first
+                if other._turns.was_tried(entry.source.name) and before.source.backend is entry.source.backend:
+                    self._turns.note_tried(entry.source.name)  # a new one is asked first
                 entry.listed_at, entry.last_error = before.listed_at, before.last_error
                 entry.failing_since = before.failing_since
                 if before.listing is not None:
                     entry.source.take_over(before.source)
                     entry.listing, entry.logged = before.listing, before.logged
-                    entry.evaluation = await evaluate(entry.source, before.listing, UNEVALUATED, self._offload)
+                    entry.evaluation = before.evaluation.as_first(before.listing.tools[: entry.source.max_tools])
+                    if entry.source != before.source or entry.evaluation.withheld or not entry.evaluation.complete:
+                        entry.evaluation = await evaluate(entry.source, before.listing, UNEVALUATED, self._offload)
         await self._rebuild({})
 
     async def start(self) -> None:
         """Begins to ask in the background."""
-        self._started_at = self._clock()
-        self._note_tried()
+        self._turns.begin()
         self._tasks = [asyncio.create_task(self._keep(entry)) for entry in self._entries.values()]
 
     async def aclose(self) -> None:
         """Stops asking. The last snapshot stays."""
-        tasks = [*self._tasks, *self._refreshing.values()]
+        tasks = [*self._tasks, *self._refreshing.values(), *self._snapshots]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -163,16 +167,11 @@ class Catalogue:
     @property
     def ready(self) -> bool:
         """Whether every backend was asked once, or has had its time; never false again afterwards."""
-        if self._started_at is None:
-            return False
-        return self._had_their_time.is_set() or self._clock() - self._started_at >= self._ready_limit_s
+        return self._turns.are_over
 
     async def wait_ready(self) -> None:
-        """Returns when every backend was asked once, at the latest after the limit."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(self._ready_limit_s):
-                await self._had_their_time.wait()
-        self._had_their_time.set()
+        """Returns when every backend was asked once, or has had its time; to be awaited after `start`."""
+        await self._turns.wait()
 
     def refresh(self, backend: str, *, is_news: bool = True) -> None:
         """Asks a backend again soon, because its tools have changed; once, however often this is called.
@@ -216,8 +215,7 @@ class Catalogue:
                 backoff.reset()
             else:
                 wait_s = backoff.next_s()
-            entry.tried = True
-            self._note_tried()
+            self._turns.note_tried(entry.source.name)
             await self._sleep(wait_s * self._uniform(1 - JITTER, 1 + JITTER))
 
     async def _refresh(self, entry: BackendEntry, *, is_news: bool = True) -> bool:
@@ -233,7 +231,7 @@ class Catalogue:
         return True
 
     async def _refresh_alone(self, entry: BackendEntry, *, is_news: bool) -> None:
-        async with asyncio.timeout(LIST_LIMIT_S):
+        async with self._turns.of(entry.source.name), asyncio.timeout(LIST_LIMIT_S):
             listing = await entry.source.backend.list_tools()
         before = entry.evaluation
         if listing is entry.listing and before.complete:  # as backends say that nothing has changed
@@ -247,8 +245,7 @@ class Catalogue:
         entry.evaluation, entry.listing = evaluation, listing
         self._note_listed(entry)
         await _log_changes(entry, before)
-        for other in self._entries.values():  # a tool of one backend may hide those of others
-            _log_problems(other)
+        _log_problems(entry)
 
     def _note_listed(self, entry: BackendEntry) -> None:
         if entry.last_error is not None:
@@ -256,12 +253,25 @@ class Catalogue:
         entry.listed_at, entry.last_error = self._clock(), None
 
     async def _rebuild(self, changed: Mapping[str, Evaluation]) -> None:
-        """Swaps in a snapshot with the changed evaluations, by backend, and the last of all others.
+        """Has the next snapshot take in the changed evaluations, by backend, and waits for it."""
+        self._changed.update(changed)
+        if self._next is None:
+            self._next = asyncio.create_task(self._make_snapshot())
+            self._snapshots.add(self._next)
+            self._next.add_done_callback(self._snapshots.discard)
+        await asyncio.shield(self._next)
 
-        It stores no evaluation: other refreshes, which did not change what is published, end during the thread hop.
+    async def _make_snapshot(self) -> None:
+        """Swaps in a snapshot with the changed evaluations, and the last of all others.
+
+        Of the others it stores no evaluation: refreshes that changed nothing published end during the thread hop.
         """
+        loop = asyncio.get_running_loop()
         async with self._rebuilding:
-            entries = self._entries.values()
+            if (rest_s := self._rested_at - loop.time()) > 0:
+                await asyncio.sleep(rest_s)
+            self._next, changed, self._changed = None, self._changed, {}
+            began, entries = loop.time(), self._entries.values()
             evaluations = [(entry.source, changed.get(entry.source.name, entry.evaluation)) for entry in entries]
             # A thread, because 10,000 tools take 0.1 s to merge and sort; calls go on meanwhile.
             unlisted = [it.source for it in entries if it.listed_at is None and it.source.name not in changed]
@@ -275,11 +285,10 @@ class Catalogue:
                 entry.published = merged.published.get(name, 0)
                 entry.shadowed = tuple(merged.shadowed.get(name, ()))
                 entry.renamed = tuple(merged.renamed.get(name, ()))
+                if name not in changed:  # a tool of another backend may hide one of its own
+                    _log_problems(entry)
+            self._rested_at = loop.time() + REST * (loop.time() - began)
         self._on_rebuilt()
-
-    def _note_tried(self) -> None:
-        if all(entry.tried for entry in self._entries.values()):
-            self._had_their_time.set()
 
 
 def _note_failure(entry: BackendEntry, error: Exception) -> None:

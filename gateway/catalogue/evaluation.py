@@ -42,9 +42,9 @@ class StateCarrier(Protocol):
 class Source:
     """A backend to be asked for its tools, and the bounds of what it may answer.
 
-    `routes` are all routes in their order; of those of other backends only their positions matter here. `terms` are the
-    settings that decide what its tool server lists and how that is read; None if they are not known. `longest_name` is
-    the same of all.
+    `routes` are its own routes in their order, by their positions among those of all backends. `terms` are the settings
+    that decide what its tool server lists and how that is read; None if they are not known. `longest_name` is the same
+    of all.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Source:
     refresh_s: float
     max_tools: int
     max_schema_bytes: int
-    routes: Sequence[Route]
+    routes: Mapping[int, Route]
     terms: object = None
     trusts_hints: bool = False
     longest_name: int = MAX_NAME_LENGTH
@@ -67,10 +67,10 @@ class Source:
             self.backend.take_over(before.backend)
 
     def route_for(self, definition: ToolDefinition) -> int | None:
-        """The index of the first route that matches a tool; None if none does, or if that denies it."""
-        for number, route in enumerate(self.routes):
-            if route.backend_name == self.name and route.matches(definition.tool, definition.version):
-                return None if route.deny else number
+        """The position of the first route that matches a tool; None if none does, or if that denies it."""
+        for position, route in self.routes.items():
+            if route.matches(definition.tool, definition.version):
+                return None if route.deny else position
         return None
 
 
@@ -100,6 +100,11 @@ class Evaluation:
     def tools(self) -> list[PublishedTool]:
         """Those that can be published."""
         return [entry.tool for entry in self.by_id.values() if entry.tool is not None]
+
+    def as_first(self, definitions: Sequence[ToolDefinition]) -> Evaluation:
+        """The same as if these were the first to be listed: only what they ask for is trusted."""
+        asked_for = frozenset[str]().union(*map(_asked_for, definitions))
+        return dataclasses.replace(self, trusted=asked_for if definitions else None)
 
     @property
     def withheld(self) -> frozenset[str]:
@@ -165,7 +170,9 @@ def _published(
         route = dataclasses.replace(route, idempotent=True)
     schema, listed = CompiledSchema(definition.input_schema), verdict.schemas
     name = published_name(definition.tool, source.longest_name)
-    definition = replace(definition, name=name, input_schema=listed.input, output_schema=listed.output)
+    as_listed = listed.input is definition.input_schema and listed.output is definition.output_schema
+    if not as_listed or name != definition.name:  # else one is enough: thousands of tools are kept
+        definition = replace(definition, name=name, input_schema=listed.input, output_schema=listed.output)
     tool = PublishedTool.publish(definition, route, schema, withheld, shows_output=verdict.shows_output)
     return EvaluatedTool(digest=known.digest, route=known.route, tool=tool)
 
@@ -221,7 +228,7 @@ def merge(
         for entry in evaluation.by_id.values()
         if entry.tool is not None
     ]
-    contenders.sort(key=lambda contender: contender[:2])
+    contenders.sort()  # a backend's ids are unique, and so are its routes: no two tools are compared
     by_id: dict[str, PublishedTool] = {}
     owners: dict[str, str] = {}  # the tools that have each name
     won: dict[str, int] = {}

@@ -6,14 +6,13 @@ Calls of such tools are refused as unavailable, not as unknown, which agents tak
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from fnmatch import fnmatchcase
+from collections.abc import Collection, Iterator, Sequence
 
 from gateway.catalogue.evaluation import Source
 from gateway.model import ToolRef
 from gateway.naming import DIGEST_LENGTH
 from gateway.ports import Caller
-from gateway.routing import Route
+from gateway.routing import Route, matcher
 
 DIGEST_NAME = re.compile(rf"([A-Za-z0-9_]+)_[0-9a-f]{{{DIGEST_LENGTH}}}")
 WILDCARD = re.compile(r"[*?@]")
@@ -25,12 +24,12 @@ def backend_of(sources: Sequence[Source], ref: ToolRef, caller: Caller) -> str |
     Each backend's tools take the first of its own routes, in the order of the file.
     """
     for source in sources:
-        if _may_use([route for route in source.routes if route.backend_name == source.name], ref, caller):
+        if _may_use(source.routes.values(), ref, caller):
             return source.name
     return None
 
 
-def _may_use(routes: Sequence[Route], ref: ToolRef, caller: Caller) -> bool:
+def _may_use(routes: Collection[Route], ref: ToolRef, caller: Caller) -> bool:
     if not ref.by_name:
         return _publishes(routes, ref.tool, ref.version, caller)
     if any(_publishes(routes, tool, ref.version, caller) for tool in _tools_of(ref.tool)):
@@ -39,11 +38,11 @@ def _may_use(routes: Sequence[Route], ref: ToolRef, caller: Caller) -> bool:
     return made is not None and any(_may_begin(route, made[1]) for route in routes if _is_open(route, caller))
 
 
-def _publishes(routes: Sequence[Route], tool: str, version: str | None, caller: Caller) -> bool:
+def _publishes(routes: Collection[Route], tool: str, version: str | None, caller: Caller) -> bool:
     """Whether the first route that matches publishes a tool to a caller; without a version, some version of it."""
     for route in routes:
         glob, _, of_some = route.tools.partition("@")
-        if not (fnmatchcase(tool, glob) if version is None else route.matches(tool, version)):
+        if not (matcher(glob)(tool) if version is None else route.matches(tool, version)):
             continue
         if _is_open(route, caller):
             return True

@@ -24,7 +24,7 @@ from gateway.schemas import (
     CompiledSchema,
     SchemaError,
     by_parameter,
-    compile_input,
+    check_input,
     inline_refs,
     inlined,
     is_json_schema,
@@ -187,7 +187,7 @@ def check_schemas(*texts: bytes) -> tuple[bytes, ...]:
 def check(schemas: Schemas) -> Verdict:
     """Checks whether schemas can be used, and inlines their references."""
     try:
-        compile_input(schemas.input)
+        check_input(schemas.input)
     except SchemaError as exc:
         return Verdict(Schemas({}, None), reason=f"Its input schema cannot be used. {exc.reason}")
     output, useful = _promised(schemas.output)

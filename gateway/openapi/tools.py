@@ -28,7 +28,7 @@ from gateway.openapi.schemas import Converter
 from gateway.openapi.security import access_of, credential_names
 from gateway.openapi.sharing import Parts, Restorer
 from gateway.openapi.terms import Terms
-from gateway.schemas import SchemaError, compile_input, is_json_schema
+from gateway.schemas import SchemaError, check_input, is_json_schema
 
 MAX_OPERATIONS = 20_000  # of a document, chosen or not
 SHOWN = 10  # operations in a message
@@ -158,7 +158,7 @@ class _Maker:
             return tool
         if (text := encode(taken)) not in self._inputs:
             try:
-                compile_input(taken)
+                check_input(taken)
             except SchemaError as exc:
                 raise OperationError(f"Its input schema cannot be used. {exc.reason}") from exc
             self._inputs.add(text)

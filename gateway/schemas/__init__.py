@@ -3,7 +3,7 @@
 Pure. JSON Schema drafts 4, 6, 7, 2019-09 and 2020-12, by `$schema`; 2020-12 where it says nothing.
 """
 
-from gateway.schemas.compiled import CompiledSchema, compile_input, is_json_schema
+from gateway.schemas.compiled import CompiledSchema, check_input, is_json_schema
 from gateway.schemas.inline import inline_refs, inlined
 from gateway.schemas.references import SchemaError
 from gateway.schemas.wording import Finding, by_parameter
@@ -13,7 +13,7 @@ __all__ = [
     "Finding",
     "SchemaError",
     "by_parameter",
-    "compile_input",
+    "check_input",
     "inline_refs",
     "inlined",
     "is_json_schema",

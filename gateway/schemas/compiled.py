@@ -173,12 +173,14 @@ class CompiledSchema:
             return None
 
 
-def compile_input(schema: JsonObject) -> CompiledSchema:
-    """Compiles a schema of arguments. Raises: SchemaError."""
+def check_input(schema: JsonObject) -> None:
+    """Finds out whether a schema of arguments can be compiled. Raises: SchemaError."""
     kinds = schema.get("type", "object") if isinstance(schema, dict) else "object"
     if kinds != "object" and not (isinstance(kinds, list) and "object" in kinds):
         raise SchemaError("It does not describe an object, and arguments always are one.")
-    return CompiledSchema.compile(schema)
+    document = Document(schema)
+    document.check_work()
+    _validator(document.root, len(document.patterns))
 
 
 def _validator(schema: Schema, patterns: int, *, here: bool = False) -> tuple[Validator, int, bool]:

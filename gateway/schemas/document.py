@@ -67,8 +67,11 @@ class Document:
         self._targets: dict[str, tuple[Pointer, Any]] = {}
         if self.root is not root or text is None or b'"$ref"' in text or b'"pattern' in text:
             self._scan()
-        self.circular = self._find_circles()
-        self._closing = self._find_closing()
+        self.circular = self._find_circles() if self._targets else frozenset[Pointer]()
+        self._closing = self._find_closing() if self.circular else frozenset[int]()
+        # A schema takes a byte of the text at least, and is looked at once.
+        is_short = text is not None and len(text) <= MAX_WORK and b'"unevaluated' not in text
+        self._may_be_much = bool(self._targets) or not is_short
 
     @property
     def has_refs(self) -> bool:
@@ -95,6 +98,11 @@ class Document:
     def work(self) -> Work:
         """How much may be done for one value. Raises SchemaError where it is very much, as of doubling `allOf`s."""
         return self._work(self.root, 0, {})
+
+    def check_work(self) -> None:
+        """Raises SchemaError where `work` does; most schemas are too short for that, which takes no time to see."""
+        if self._may_be_much:
+            self.work()
 
     def _scan(self) -> None:
         """Resolves every reference. Targets may lie where no keyword has a schema, so they are looked through too."""

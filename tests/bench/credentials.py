@@ -35,11 +35,11 @@ class Credentials:
     auth: Config
 
 
-def hs256() -> Credentials:
+def hs256(callers: int = CALLERS) -> Credentials:
     """Tokens signed with a secret that the gateway has too."""
     secret = new_secret()
     issuer = {"issuer": ISSUER, "audience": [AUDIENCE], "secret": secret}
-    bearers = [jwt.encode(each, secret, algorithm="HS256") for each in _claims(CALLERS)]
+    bearers = [jwt.encode(each, secret, algorithm="HS256") for each in _claims(callers)]
     return Credentials(bearers, bearers[0], {"jwt": [issuer]})
 
 

@@ -74,7 +74,7 @@ class Poller:
 class Peer:
     """One connection that carries HTTP messages, each with a length; `take` gets them whole, one at a time."""
 
-    __slots__ = ("_out", "_poller", "_rest", "_socket", "_take", "is_open")
+    __slots__ = ("_missing", "_out", "_parts", "_poller", "_socket", "_take", "is_open")
 
     def __init__(self, poller: Poller, connection: socket.socket, take: Callable[[Peer, bytes], None]) -> None:
         connection.setblocking(False)
@@ -82,7 +82,9 @@ class Peer:
         self._poller = poller
         self._socket = connection
         self._take = take
-        self._rest = self._out = b""
+        self._parts: list[bytes] = []  # of a message that has not come whole
+        self._missing = 0  # bytes of it, as far as known: a list of 50 MB is put together once
+        self._out = b""
         self.is_open = True
         poller.watch(connection.fileno(), self._ready)
 
@@ -132,11 +134,15 @@ class Peer:
         if not data:
             self._hung_up()
             return
-        data = self._rest + data
+        self._parts.append(data)
+        self._missing -= len(data)
+        if self._missing > 0:
+            return
+        data = self._parts[0] if len(self._parts) == 1 else b"".join(self._parts)
         while (size := message_size(data)) is not None and size <= len(data):
             self._take(self, data[:size])
             data = data[size:]
-        self._rest = data
+        self._parts, self._missing = [data] if data else [], 0 if size is None else size - len(data)
 
 
 class Listener:

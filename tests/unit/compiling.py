@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.schemas import CompiledSchema, by_parameter, compile_input
+from gateway.schemas import CompiledSchema, by_parameter
 
 DRAFT_4 = "http://json-schema.org/draft-04/schema#"
 DRAFT_7 = "http://json-schema.org/draft-07/schema#"
@@ -16,7 +16,7 @@ def properties(**schemas: Any) -> dict[str, Any]:
 
 def errors(schema: CompiledSchema | dict[str, Any], arguments: Any) -> dict[str, str]:
     """What is wrong with arguments, by parameter."""
-    compiled = schema if isinstance(schema, CompiledSchema) else compile_input(schema)
+    compiled = schema if isinstance(schema, CompiledSchema) else CompiledSchema.compile(schema)
     return by_parameter(compiled.findings(arguments))
 
 

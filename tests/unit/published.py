@@ -7,9 +7,9 @@ from typing import Any, Literal
 from gateway.model import Invocation, JsonObject, Listing, Requirements, ToolDefinition, ToolResult
 from gateway.naming import published_name
 from gateway.routing import PublishedTool, Route
-from gateway.schemas import compile_input
+from gateway.schemas import CompiledSchema
 
-ANYTHING = compile_input({})
+ANYTHING = CompiledSchema.compile({})
 ANY_OUTPUT: JsonObject = {}
 
 

@@ -17,7 +17,7 @@ from gateway import jsontext
 from gateway.offload import Checker, OffloadError, OverrunError
 from gateway.offload.client import MAX_WAITING_PER_OWNER
 from gateway.offload.tasks import read_document
-from gateway.schemas import CompiledSchema, compile_input
+from gateway.schemas import CompiledSchema
 
 pytestmark = pytest.mark.anyio
 
@@ -44,7 +44,7 @@ async def ask(offload: Checker, owner: str = "me", within_s: float = 30.0) -> tu
 
 
 async def test_a_task_out_of_time_is_ended_and_the_next_gets_another_child(offload: Checker) -> None:
-    schema = compile_input(SLOW)
+    schema = CompiledSchema.compile(SLOW)
     with pytest.raises(OverrunError):
         await offload.errors(schema, NEVER_DONE, "me")
     assert await offload.errors(schema, {"a": "b"}, "me") == {"a": "does not match the pattern a[ab]{5000}c"}

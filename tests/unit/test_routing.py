@@ -39,6 +39,8 @@ def refusal(router: Router, tool: str, version: str | None = None, scopes: str =
         ("Calculator.Add@2.*", False),
         ("Calculator", False),
         ("Calculator.A??", True),
+        ("C*.Add", True),
+        ("C*.Sub*", False),
         ("Calculator.Add@1.2.3", True),
     ],
 )

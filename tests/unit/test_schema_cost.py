@@ -10,7 +10,7 @@ from msgspec import Raw
 
 from gateway import jsontext
 from gateway.model import JsonObject
-from gateway.schemas import CompiledSchema, SchemaError, compile_input
+from gateway.schemas import CompiledSchema, SchemaError
 from gateway.schemas.cost import MAX_HERE_NS
 from tests.unit.compiling import errors_now
 
@@ -37,7 +37,7 @@ HEAVY: dict[str, tuple[JsonObject, JsonObject]] = {
 
 @pytest.mark.parametrize(("schema", "value"), HEAVY.values(), ids=HEAVY)
 def test_what_takes_long_is_not_done_here(schema: JsonObject, value: JsonObject) -> None:
-    compiled, size = compile_input(schema), len(jsontext.encode(value))
+    compiled, size = CompiledSchema.compile(schema), len(jsontext.encode(value))
     began = time.process_time()
     assert errors_now(compiled, value, size) is None
     assert time.process_time() - began < QUICK_S
@@ -54,7 +54,7 @@ LIGHT: dict[str, tuple[JsonObject, Any]] = {
 
 @pytest.mark.parametrize(("schema", "value"), LIGHT.values(), ids=LIGHT)
 def test_what_takes_no_time_is_done_here(schema: JsonObject, value: Any) -> None:
-    assert errors_now(compile_input(schema), value, len(jsontext.encode(value))) == {}
+    assert errors_now(CompiledSchema.compile(schema), value, len(jsontext.encode(value))) == {}
 
 
 def test_ordinary_mistakes_are_put_into_words_here() -> None:
@@ -63,7 +63,7 @@ def test_ordinary_mistakes_are_put_into_words_here() -> None:
         "properties": {f"p{n}": {"type": "string", "minLength": 1} for n in range(20)},
         "required": [f"p{n}" for n in range(20)],
     }
-    found = errors_now(compile_input(schema), {"p0": 1}, 8)
+    found = errors_now(CompiledSchema.compile(schema), {"p0": 1}, 8)
     assert found is not None
     assert found["p0"] == "is not a string"
     assert found["p19"] == "is required"
@@ -71,7 +71,7 @@ def test_ordinary_mistakes_are_put_into_words_here() -> None:
 
 def test_many_mistakes_are_put_into_words_elsewhere() -> None:
     value = {"a": ["x"] * 4000}
-    assert errors_now(compile_input(arguments("a", {"items": {"type": "integer"}})), value, 20_000) is None
+    assert errors_now(CompiledSchema.compile(arguments("a", {"items": {"type": "integer"}})), value, 20_000) is None
 
 
 TO_COMPILE: dict[str, tuple[JsonObject, bool]] = {
@@ -96,5 +96,5 @@ def test_a_schema_that_cannot_be_used_says_so_at_each_check() -> None:
 
 
 def test_a_value_that_is_still_text_is_decided_elsewhere() -> None:
-    assert errors_now(compile_input({}), Raw(b"{}"), 2) is None
+    assert errors_now(CompiledSchema.compile({}), Raw(b"{}"), 2) is None
     assert CompiledSchema.compile({}).findings_now(Raw(b"{}"), 2) is None

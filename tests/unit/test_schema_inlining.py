@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.schemas import CompiledSchema, SchemaError, compile_input, inline_refs
+from gateway.schemas import CompiledSchema, SchemaError, check_input, inline_refs
 from tests.unit.compiling import DRAFT_7, properties, violation
 
 INLINED = [  # schema, the same without references
@@ -161,4 +161,4 @@ def test_explaining_agrees_with_checking_and_never_raises(schema: dict[str, Any]
 )
 def test_whatever_is_sent_as_a_schema_is_compiled_or_refused(schema: Any) -> None:
     with contextlib.suppress(SchemaError):
-        compile_input(schema)
+        check_input(schema)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway import jsontext
-from gateway.schemas import SchemaError, compile_input, inline_refs, is_json_schema
+from gateway.schemas import CompiledSchema, SchemaError, check_input, inline_refs, is_json_schema
 from gateway.schemas.inline import MAX_ADDED_BYTES
 from tests.unit.compiling import errors, properties
 
@@ -36,7 +36,7 @@ def nested(levels: int, innermost: Any, **members: Any) -> Any:
 
 def reason(schema: Any) -> str:
     with pytest.raises(SchemaError) as caught:
-        compile_input(schema)
+        check_input(schema)
     return caught.value.reason
 
 
@@ -90,7 +90,7 @@ def test_a_long_chain_of_references_is_refused() -> None:
 def test_references_spelled_in_many_ways_do_not_multiply_the_work() -> None:
     spelled = {f"p{n}": {"$ref": "#/$defs/" + "".join(_spelled(n))} for n in range(2000)}
     started = time.process_time()
-    compile_input({"properties": spelled, "$defs": {"abcdefghijk": properties(**spelled)}})
+    check_input({"properties": spelled, "$defs": {"abcdefghijk": properties(**spelled)}})
     assert time.process_time() - started < QUICK_S
 
 
@@ -114,21 +114,21 @@ def test_a_schema_that_is_defined_by_itself_is_refused(schema: dict[str, Any]) -
 @pytest.mark.parametrize("value", ["a" * 200_000 + "!", "a" * 30 + "!"])
 @pytest.mark.parametrize("pattern", ["^(a+)+$", "^(?!x)(a+)+$"])
 def test_no_pattern_takes_long(pattern: str, value: str) -> None:
-    schema = compile_input(properties(a={"pattern": pattern}))
+    schema = CompiledSchema.compile(properties(a={"pattern": pattern}))
     started = time.process_time()
     assert set(errors(schema, {"a": value})) == {"a"}
     assert time.process_time() - started < QUICK_S
 
 
 def test_patterns_with_look_around_work() -> None:
-    schema = compile_input(properties(a={"pattern": "^(?!admin$)[a-z]+$"}))
+    schema = CompiledSchema.compile(properties(a={"pattern": "^(?!admin$)[a-z]+$"}))
     assert errors(schema, {"a": "bob"}) == {}
     assert set(errors(schema, {"a": "admin"})) == {"a"}
 
 
 def test_a_wrong_value_of_a_recursive_union_is_explained_in_no_time() -> None:
     """The library's own errors hold a tree that doubles with each level: 2.2 s at 14, hours at 30."""
-    schema = compile_input(EXPRESSION)
+    schema = CompiledSchema.compile(EXPRESSION)
     value = nested(60, {"op": "?"}, op="not")
     started = time.process_time()
     assert errors(schema, {"e": value}) == {
@@ -183,7 +183,7 @@ def test_inlining_adds_no_more_than_its_bound(times: int) -> None:
 
 
 def test_a_wrong_value_is_explained_although_the_schema_was_not_inlined() -> None:
-    compiled = compile_input(repeating(1_000))
+    compiled = CompiledSchema.compile(repeating(1_000))
     began = time.process_time()
     assert errors(compiled, {"p7": "nowhere"})["p7"].startswith("is not one of")
     assert time.process_time() - began < QUICK_S
@@ -205,7 +205,7 @@ def test_a_draft_that_is_not_known_is_not_asked_for(end: str) -> None:
 def test_every_known_draft_has_a_meta_schema_of_its_own(draft: str, spelled: str) -> None:
     """However its name is spelled, a schema that can be compiled is one."""
     schema = {"$schema": spelled.format(draft)}
-    compile_input(schema | {"type": "object"})
+    check_input(schema | {"type": "object"})
     assert is_json_schema(schema | {"type": "object"})
     assert not is_json_schema(schema | {"type": "strnig"})
     assert is_json_schema(schema | {"exclusiveMinimum": True, "minimum": 1}) is (draft == "draft-04/")
@@ -223,19 +223,19 @@ def test_many_large_patterns_are_refused_together(large: Any) -> None:
     """Two hundred of them, 8 KB, took 15 s and a gigabyte."""
     began = time.process_time()
     with pytest.raises(SchemaError, match="takes too much room"):
-        compile_input({"type": "object", "properties": numbered(200, large)})
+        check_input({"type": "object", "properties": numbered(200, large)})
     assert time.process_time() - began < QUICK_S
 
 
 @pytest.mark.parametrize("large", LARGE)
 def test_a_few_large_patterns_are_taken(large: Any) -> None:
-    compile_input({"type": "object", "properties": numbered(3, large)})
+    check_input({"type": "object", "properties": numbered(3, large)})
 
 
 def test_many_ordinary_patterns_are_taken_and_a_repeated_one_counts_once() -> None:
     ordinary = numbered(1_000, lambda number: {"pattern": rf"^[a-z0-9]([-a-z0-9]*[a-z0-9])?\.x{number}$"})
     names = numbered(1_000, {"pattern": r"^\p{L}{20}$"})
-    compiled = compile_input({"type": "object", "properties": ordinary})
+    compiled = CompiledSchema.compile({"type": "object", "properties": ordinary})
     assert errors(compiled, {"p7": "a-b.x7"}) == {}
     assert errors(compiled, {"p7": "a-b.x8"}) != {}
     assert errors({"type": "object", "properties": names}, {"p1": "x" * 20}) == {}

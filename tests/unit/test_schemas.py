@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.schemas import compile_input
+from gateway.schemas import CompiledSchema
 from gateway.schemas.compiled import MAX_EXPLAINED, MAX_FINDINGS
 from tests.unit.compiling import DRAFT_4, DRAFT_7, errors, properties
 
@@ -119,7 +119,7 @@ def test_choices_of_choices_are_explained_quickly() -> None:
     defs: dict[str, Any] = {"D0": member}
     for level in range(1, 4):
         defs[f"D{level}"] = {"anyOf": [{"$ref": f"#/$defs/D{level - 1}"}] * 8}
-    schema = compile_input({**properties(a={"items": {"$ref": "#/$defs/D3"}}), "$defs": defs})
+    schema = CompiledSchema.compile({**properties(a={"items": {"$ref": "#/$defs/D3"}}), "$defs": defs})
     errors(schema, {"a": [1]})
     started = time.process_time()
     assert len(errors(schema, {"a": [1] * 50})["a"]) == 500
@@ -184,7 +184,7 @@ EXACT = [  # the schema of `a`, values that fit, values that do not
 
 @pytest.mark.parametrize(("schema", "fit", "misfit"), EXACT)
 def test_integers_are_exact_up_to_4300_digits(schema: dict[str, Any], fit: list[Any], misfit: list[Any]) -> None:
-    compiled = compile_input(properties(a=schema))
+    compiled = CompiledSchema.compile(properties(a=schema))
     assert [value for value in fit if errors(compiled, {"a": value})] == []
     assert [value for value in misfit if not errors(compiled, {"a": value})] == []
 
@@ -235,7 +235,7 @@ def test_choices_with_parts_are_explained_in_every_draft(meta_schema: str | None
 
 def test_a_recursive_tree_is_explained_at_its_first_level() -> None:
     tree = {"properties": {"v": {"type": "integer"}, "kids": {"items": {"$ref": "#/$defs/Tree"}}}, "required": ["v"]}
-    schema = compile_input({"properties": {"root": {"$ref": "#/$defs/Tree"}}, "$defs": {"Tree": tree}})
+    schema = CompiledSchema.compile({"properties": {"root": {"$ref": "#/$defs/Tree"}}, "$defs": {"Tree": tree}})
     assert errors(schema, {"root": {"v": "x"}}) == {"root": "at root.v: is not an integer"}
     assert errors(schema, {"root": {"v": 1, "kids": [{"v": 1}, {"v": 1, "kids": [{}]}]}}) == {
         "root": "at root.kids[1]: is not an object with v"

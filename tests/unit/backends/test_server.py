@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from gateway.assembly import parts
-from gateway.backends.server import Server
+from gateway.backends.server import Server, client_context
 from gateway.config import read
+from gateway.settings import TlsSettings
 from gateway.settings.protocols import PROTOCOLS
+from gateway.settings.web import FilePath
 from gateway.transport import Kind, Limits, Origin, Pool, TransportError
+from tests.support.authority import Authority
 
 URL = "http://127.0.0.1:1/base/"
 PATIENCE_S, CONNECT_S = 10.0, 2.0
@@ -60,4 +65,12 @@ def test_a_tool_server_has_the_shortest_time_its_routes_give(protocol: str, rout
         f"backends: {{crm: {{protocol: {protocol}, url: '{URL}'}}, other: {{protocol: otc, url: '{URL}'}}}}\n"
         f"routes: [{{tools: '*', backend: crm, {route}}}, {{tools: 'A.*', backend: other, timeout: 1s}}]\n"
     )
-    assert parts.patience_s("crm", config.backends["crm"], config.routes) == patience_s
+    assert parts.patience_s(config)["crm"] == patience_s
+
+
+def test_those_who_trust_the_same_files_share_a_context_until_one_changes(tmp_path: Path) -> None:
+    files = TlsSettings(ca=FilePath(Authority(tmp_path).path))
+    before = client_context(files)
+    assert client_context(TlsSettings(ca=files.ca)) is before
+    Authority(tmp_path)  # writes another one in its place
+    assert client_context(files) is not before

@@ -122,7 +122,7 @@ def source(
         refresh_s=60.0,
         max_tools=max_tools,
         max_schema_bytes=max_schema_bytes,
-        routes=routes,
+        routes={position: route for position, route in enumerate(routes) if route.backend_name == server.name},
         terms=terms,
     )
 

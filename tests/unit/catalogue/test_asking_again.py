@@ -47,6 +47,20 @@ async def test_a_backend_that_fails_keeps_its_last_list_and_shows_its_age() -> N
         assert (status.up, status.age_s, status.last_error) == (True, 0.0, None)
 
 
+async def test_a_reload_evaluates_no_list_anew_of_which_nothing_has_changed() -> None:
+    """A hundred thousand tools would take every worker 15 s. What was withheld no longer is."""
+    same, asking = ToolServer("same", tool("A.X")), ToolServer("asking", tool("B.X"))
+    sources = one_backend(same), source(asking, [route(asking, "B.*")])
+    async with running(*sources) as (catalogue, hours):
+        asking.tools = [tool("B.X", secrets=["KEY"])]
+        await hours.pass_()
+        assert found(catalogue, "B.X").withheld == {"KEY"}
+        successor = Catalogue(sources, clock=lambda: hours.now, sleep=hours.sleep)
+        await successor.adopt(catalogue)
+        assert found(successor, "A.X") is found(catalogue, "A.X")
+        assert found(successor, "B.X").withheld == frozenset()
+
+
 async def test_a_backend_made_anew_has_the_list_of_the_one_before_until_it_is_asked() -> None:
     server, anew = ToolServer("crm", tool("A.X")), ToolServer("crm", tool("A.X"), tool("A.Y"))
     anew.failure = DOWN

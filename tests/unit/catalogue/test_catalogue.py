@@ -260,5 +260,4 @@ async def test_thousands_of_schemas_do_not_keep_the_loop_from_others() -> None:
     async with running(one_backend(server, max_tools=5000)) as (catalogue, _):
         assert len(ids(catalogue)) == 2000
     watcher.cancel()
-    assert max(gaps) < sum(gaps) / 10  # in one piece they would take most of it
-    assert sum(gap > 0.004 for gap in gaps) > 10  # the work was indeed cut up
+    assert max(gaps) < sum(gaps) / 10  # in one piece, or in a few, they would take most of it

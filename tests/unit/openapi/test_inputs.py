@@ -9,7 +9,7 @@ import pytest
 from gateway.openapi.errors import OperationError
 from gateway.openapi.inputs import Input
 from gateway.openapi.plan import Field
-from gateway.schemas import compile_input
+from gateway.schemas import CompiledSchema
 from tests.unit.openapi.converting import body_, input_
 
 STRING = {"type": "string"}
@@ -29,7 +29,7 @@ def wired(found: Input) -> dict[str, tuple[str, str]]:
 
 
 def is_valid(found: Input, value: Any) -> bool:
-    return compile_input(found.schema).is_valid(value)
+    return CompiledSchema.compile(found.schema).is_valid(value)
 
 
 def test_openapi_17_a_name_in_the_path_and_in_the_body() -> None:

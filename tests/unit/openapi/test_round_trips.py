@@ -23,7 +23,7 @@ from gateway.openapi.plan import OperationTool
 from gateway.openapi.requests import request_of
 from gateway.openapi.terms import ToolTerms
 from gateway.openapi.tools import decoder, read_operations
-from gateway.schemas import compile_input
+from gateway.schemas import CompiledSchema
 from gateway.wire import WireRequest
 from tests.unit.openapi.documents import root, terms
 
@@ -215,7 +215,7 @@ def parameter_paths() -> JsonObject:
 
 def is_refused(tool: OperationTool, arguments: JsonObject) -> bool:
     """Whether arguments are refused: by the tool's schema, or because they cannot be sent."""
-    if compile_input(tool.input_schema).findings(arguments):
+    if CompiledSchema.compile(tool.input_schema).findings(arguments):
         return True
     try:
         request_of(tool.plan, arguments, "call-1")
@@ -225,7 +225,7 @@ def is_refused(tool: OperationTool, arguments: JsonObject) -> bool:
 
 
 def sent(tool: OperationTool, arguments: JsonObject) -> WireRequest:
-    assert compile_input(tool.input_schema).findings(arguments) == []
+    assert CompiledSchema.compile(tool.input_schema).findings(arguments) == []
     return request_of(tool.plan, arguments, "call-1")
 
 

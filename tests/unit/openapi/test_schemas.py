@@ -8,7 +8,7 @@ import pytest
 
 from gateway.openapi.errors import OperationError
 from gateway.openapi.schemas import Converter
-from gateway.schemas import CompiledSchema, compile_input
+from gateway.schemas import CompiledSchema
 from tests.unit.openapi.converting import converted
 from tests.unit.openapi.documents import document
 
@@ -191,7 +191,7 @@ def test_openapi_6_recursion_stays_recursion() -> None:
     }
     result = converted(schema, schemas={"Node": node, "Tree": tree, "Leaf": leaf})
     assert sorted(result["$defs"]) == ["Leaf", "Node", "Tree"]
-    compiled = compile_input(result)
+    compiled = CompiledSchema.compile(result)
     deep = {"n": 5, "next": {"next": {"next": {"next": {"n": 1}}}}}
     assert compiled.is_valid({"a": deep, "b": [{"trees": [{"trees": [{"trees": []}]}]}]})
     assert not compiled.is_valid({"a": {"next": {"next": {"next": {"next": {"n": "1"}}}}}})
@@ -322,7 +322,7 @@ def test_a_merge_patch_may_leave_out_and_remove_any_member() -> None:
         },
         "additionalProperties": False,
     }
-    compiled = compile_input(converted(schema, "patch", schemas=schemas))
+    compiled = CompiledSchema.compile(converted(schema, "patch", schemas=schemas))
     good: list[Any] = [{}, {"a": None}, {"inner": {"b": None}}, {"inner": None}, {"list": [{"z": 1}]}]
     bad: list[Any] = [{"a": 5}, {"inner": {"b": "x"}}, {"list": [{"z": None}]}, {"list": [{}]}, {"id": 1}]
     assert [value for value in good if not compiled.is_valid(value)] == []
