@@ -59,7 +59,7 @@ test:
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 4 --dist worksteal -m "not soak"
 
 # One after the other: most of them take all processors.
-test-soak: $(STAMP)
+test-soak: $(STAMP) $(INTEROP)/schemathesis/.installed
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -m soak
 
 # Apart from the others because it takes Node, which comes as a wheel, and some hundred packages of npm.

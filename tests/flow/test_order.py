@@ -97,8 +97,9 @@ def nothing_wrong(it: Attempt) -> None:
     """The tool server is gone all the same."""
 
 
+Fault = Callable[[Attempt], None]
 # In the order in which they are reported.
-FAULTS: dict[Callable[[Attempt], None], int] = {
+FAULTS: dict[Fault, int] = {
     wrong_path: 404,
     wrong_method: 405,
     announced_too_large: 413,
@@ -113,6 +114,12 @@ FAULTS: dict[Callable[[Attempt], None], int] = {
     missing_requirements: 400,
     nothing_wrong: 400,
 }
+
+
+@pytest.fixture(scope="module")
+def alone() -> dict[Any, bytes]:
+    """What an attempt with one fault was answered, by dialect and fault: twelve others are compared with it."""
+    return {}
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +139,7 @@ async def caller(anyio_backend: object) -> AsyncIterator[Caller]:
         yield gateway.caller
 
 
-async def refusal(caller: Caller, dialect: str, *faults: Callable[[Attempt], None]) -> Answer:
+async def refusal(caller: Caller, dialect: str, *faults: Fault) -> Answer:
     """The answer to an attempt with all these faults; of two that touch the same thing, the first given stays."""
     attempt = Attempt(dialect)
     for fault in reversed(faults):
@@ -142,9 +149,7 @@ async def refusal(caller: Caller, dialect: str, *faults: Callable[[Attempt], Non
 
 @pytest.mark.parametrize(("fault", "status"), FAULTS.items(), ids=[fault.__name__ for fault in FAULTS])
 @every_dialect
-async def test_every_fault_has_its_refusal(
-    caller: Caller, dialect: str, fault: Callable[[Attempt], None], status: int
-) -> None:
+async def test_every_fault_has_its_refusal(caller: Caller, dialect: str, fault: Fault, status: int) -> None:
     answer = await refusal(caller, dialect, fault)
     assert answer.status == status
     assert (answer.headers.get("retry-after") is not None) == (fault is nothing_wrong)
@@ -154,7 +159,8 @@ async def test_every_fault_has_its_refusal(
 @pytest.mark.parametrize(("earlier", "later"), list(combinations(FAULTS, 2)), ids=lambda fault: fault.__name__)
 @every_dialect
 async def test_the_earlier_of_two_faults_is_reported(
-    caller: Caller, dialect: str, earlier: Callable[[Attempt], None], later: Callable[[Attempt], None]
+    caller: Caller, alone: dict[Any, bytes], dialect: str, earlier: Fault, later: Fault
 ) -> None:
-    alone = await refusal(caller, dialect, earlier)
-    assert (await refusal(caller, dialect, earlier, later)).body == alone.body
+    if (dialect, earlier) not in alone:
+        alone[dialect, earlier] = (await refusal(caller, dialect, earlier)).body
+    assert (await refusal(caller, dialect, earlier, later)).body == alone[dialect, earlier]

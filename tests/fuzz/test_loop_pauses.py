@@ -24,7 +24,7 @@ from tests.support.toolserver import Exchange, Handler, tool_server
 LONGEST_PAUSE_S = 0.06  # 0.02 is promised; processors differ, and two hyperthreads share one
 LONGEST_LISTING_S = 0.3  # 0.1 is promised
 CALLS = 8
-SEEDS = [pytest.param(range(1, 3), id="few"), pytest.param(range(100, 160), id="many", marks=pytest.mark.soak)]
+SEEDS = [pytest.param(range(1, 2), id="one"), pytest.param(range(100, 160), id="many", marks=pytest.mark.soak)]
 PATTERNS = ("^[a-z]+$", r"(?=.*[A-Z])(?=.*[0-9]).{8,}", "a[ab]{5000}c", r"^(?!x)\w+(?<!y)$", "(a|ab)*c", r"\p{L}{99}")
 SIZES = (0, 1, 3, 100, 20_000, 300_000)
 

@@ -42,17 +42,18 @@ class Yard:
         return set(self.runs.values()) <= {1}
 
     async def call_back(
-        self, numbers: Iterable[int], *, text: str | None = None, auth_url: str | None = None
+        self, numbers: Iterable[int], *, text: str | None = None, auth_url: str | None = None, at: str | None = None
     ) -> list[int]:
         """Posts the results for these numbers, or where their users have to authorize them.
 
-        Returns the statuses of the answers, in their order.
+        All go to the replica `at` this address if one is given, as behind a load balancer. Returns the statuses of the
+        answers, in their order.
         """
         order = list(numbers)
         statuses: dict[int, int] = {}
         due: dict[str, list[int]] = {}
         for number in order:
-            due.setdefault(urlsplit(self.taken[number]["callback_url"]).netloc, []).append(number)
+            due.setdefault(at or urlsplit(self.taken[number]["callback_url"]).netloc, []).append(number)
 
         async def line(address: str, waiting: list[int]) -> None:
             if not waiting:

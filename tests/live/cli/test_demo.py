@@ -152,6 +152,7 @@ def test_its_tool_servers_end_even_when_it_is_killed() -> None:
         eventually(lambda: gone(children), "the tool servers end")
 
 
+@pytest.mark.soak
 def test_a_port_that_was_asked_for_and_is_taken_is_an_error(demo: Demo) -> None:
     port = str(urlsplit(demo.url).port)
     second = toolgate("demo", "--port", port)
@@ -160,6 +161,7 @@ def test_a_port_that_was_asked_for_and_is_taken_is_an_error(demo: Demo) -> None:
     assert second.stderr.startswith(f"Cannot listen on 127.0.0.1:{port}: the port is in use.")
 
 
+@pytest.mark.soak
 def test_two_that_start_together_both_find_ports() -> None:
     """Both see that the usual ports are free, and only one can have them."""
     with running([*TOOLGATE, "demo"]) as one, running([*TOOLGATE, "demo"]) as other:
@@ -169,27 +171,3 @@ def test_two_that_start_together_both_find_ports() -> None:
             command.interrupt()
             assert command.ended() == 0
             assert command.err == b""
-
-
-def test_when_the_usual_ports_are_taken_it_finds_free_ones() -> None:
-    """Whether this test takes them or another process has them."""
-    taken = []
-    for port in (8080, 9464):
-        listener = socket.socket()
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        taken.append(listener)
-        try:
-            listener.bind(("127.0.0.1", port))
-            listener.listen()
-        except OSError:
-            continue
-    try:
-        with running([*TOOLGATE, "demo"]) as command:
-            command.wait_for(LAST_LINE)
-            screen = command.out.decode()
-            command.interrupt()
-            assert command.ended() == 0
-    finally:
-        for listener in taken:
-            listener.close()
-    assert not re.search(r"127\.0\.0\.1:(8080|9464)\b", screen)

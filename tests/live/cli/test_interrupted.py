@@ -40,7 +40,7 @@ def signalled(
     return finished([sys.executable, "-W", "error", "-c", PROGRAM, str(int(number)), module, *words], first=begin)
 
 
-@pytest.mark.parametrize("module", ["gateway.cli.program", "gateway.cli.check", "gateway.config"])
+@pytest.mark.parametrize("module", ["gateway.cli.program", "gateway.config"])
 def test_control_c_ends_a_command_that_is_being_imported_without_a_word(module: str) -> None:
     done = signalled(signal.SIGINT, module, "check", "nowhere.yaml")
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
@@ -53,7 +53,7 @@ def test_a_command_started_with_ctrl_c_ignored_goes_on(tmp_path: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-@pytest.mark.parametrize("module", ["gateway.cli.program", "gateway.cli.serve", "gateway.app"])
+@pytest.mark.parametrize("module", ["gateway.cli.program", "gateway.app"])
 def test_a_hangup_before_the_file_is_read_does_not_end_a_gateway(module: str, tmp_path: Path) -> None:
     config = tmp_path / "gateway.yaml"
     config.write_text("auth: none\nsurver: {}\n")  # it got as far as reading it, and no farther
