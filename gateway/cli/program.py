@@ -31,6 +31,7 @@ COMMANDS = {
     "token": "make a bearer token for development",
     "hash-key": "make the hash of an API key",
     "bridge": "serve an MCP server that uses standard input and output, over HTTP",
+    "conformance": "judge a tool server or a client by the checks of its protocol",
     "demo": "run demonstration tool servers behind a gateway, with curl lines to paste",
 }
 

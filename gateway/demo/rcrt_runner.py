@@ -28,7 +28,7 @@ MAX_WAIT_S = 60
 
 
 class Store:
-    """All breadcrumbs, the latest last. `listeners` hear of each new one."""
+    """All breadcrumbs, the latest last. `listeners` hear of each that is new or changed."""
 
     def __init__(self) -> None:
         self.crumbs: OrderedDict[str, JsonObject] = OrderedDict()
@@ -45,6 +45,13 @@ class Store:
         if announce:
             self.announce(event(crumb))
         return crumb
+
+    def change(self, crumb: JsonObject, members: JsonObject) -> None:
+        """Replaces members of a breadcrumb, and announces it."""
+        now = datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        crumb |= {**members, "version": crumb["version"] + 1, "updated_at": now}
+        self.crumbs.move_to_end(crumb["id"])
+        self.announce(event(crumb))
 
     def announce(self, event: JsonObject) -> None:
         for listener in self.listeners:
@@ -118,12 +125,19 @@ class Runner:
     def hear(self, event: JsonObject) -> None:
         """Accepts the requests among the events."""
         tags, context = event.get("tags"), event.get("context")
+        if event.get("version") != 1:  # each request runs once, whatever becomes of its breadcrumb
+            return
         if event.get("schema_name") != "tool.request.v1" or not isinstance(tags, list) or not isinstance(context, dict):
             return
         tool, given = context.get("tool"), context.get("input")
         # The real runner drops what JavaScript calls falsy; an empty object is not.
         falsy = given in (None, "", 0, False)
-        if {"tool:request", WORKSPACE} <= set(tags) and isinstance(tool, str) and not falsy:
+        if (
+            {"tool:request", WORKSPACE} <= set(tags)
+            and "health:check" not in tags
+            and isinstance(tool, str)
+            and not falsy
+        ):
             request_id = str(context.get("requestId") or event["breadcrumb_id"])
             self.accept(ToolRequest(tool, given, request_id))
 

@@ -34,14 +34,12 @@ MAX_EVENT_BYTES = 1024 * 1024  # the payload limit of the broker inside the real
 SHOWN = ("title", "description", "semantic_version", "ttl")  # of a draft, may be absent
 TEXT = {"type": ["string", "null"]}
 TAGS = {"type": "array", "items": {"type": "string", "maxLength": 1000}, "maxItems": 100}
-DRAFT = Draft202012Validator(
-    {
-        "type": "object",
-        "properties": {"schema_name": TEXT, "context": {}, "tags": TAGS, **dict.fromkeys(SHOWN, TEXT)},
-        "required": ["title", "context", "tags"],
-    },
-    mask="The value",
-)
+CHANGE_SCHEMA = {
+    "type": "object",
+    "properties": {"schema_name": TEXT, "context": {}, "tags": TAGS, **dict.fromkeys(SHOWN, TEXT)},
+}
+CHANGE = Draft202012Validator(CHANGE_SCHEMA, mask="The value")
+DRAFT = Draft202012Validator(CHANGE_SCHEMA | {"required": ["title", "context", "tags"]}, mask="The value")
 
 
 class RcrtServer:
@@ -64,6 +62,7 @@ class RcrtServer:
             Route("/breadcrumbs", self.create, methods=["POST"]),
             Route("/breadcrumbs", self.list),
             Route("/breadcrumbs/{id}/full", self.read),
+            Route("/breadcrumbs/{id}", self.change, methods=["PATCH"]),
             Route("/breadcrumbs/{id}", self.delete, methods=["DELETE"]),
         ]
 
@@ -96,9 +95,7 @@ class RcrtServer:
     async def create(self, request: Request) -> Response:
         """Stores a breadcrumb, unless its idempotency key was used before, by whomever."""
         owner_id = self.identify(request)
-        draft = decode(await read_body(request))
-        for error in DRAFT.iter_errors(draft):
-            raise RefusedError(error.message[:300], status=422)
+        draft = await read_draft(request, DRAFT)
         self.use_key(request)
         known = {name: draft.get(name) for name in ("schema_name", "tags", "context", *SHOWN)}
         return JSONResponse({"id": self.store.create(known, owner_id)["id"]})
@@ -136,6 +133,22 @@ class RcrtServer:
             raise RefusedError("not found", status=404)
         return crumb
 
+    async def change(self, request: Request) -> Response:
+        """Replaces members of a breadcrumb, if it still has the version in `If-Match`; an unreadable one is ignored."""
+        self.identify(request)
+        draft = await read_draft(request, CHANGE)
+        crumb = self.store.crumbs.get(request.path_params["id"])
+        if crumb is None:  # not 404, as the real one
+            raise RefusedError("no rows returned by a query that expected to return at least one row", status=500)
+        expected = request.headers.get("if-match", "").strip('"')
+        if expected.isdecimal() and int(expected) != crumb["version"]:
+            raise RefusedError("version_mismatch", status=412)
+        known = {
+            name: draft[name] for name in ("schema_name", "tags", "context", *SHOWN) if draft.get(name) is not None
+        }
+        self.store.change(crumb, known)
+        return JSONResponse({"ok": True})
+
     async def delete(self, request: Request) -> Response:
         """Deletes a breadcrumb, without an event."""
         self.identify(request)
@@ -171,6 +184,14 @@ class RcrtServer:
         for unread, owner_id in self.streams.items():
             if len(data) <= MAX_EVENT_BYTES and owner_id == event["owner_id"] and not unread.full():
                 unread.put_nowait(data)
+
+
+async def read_draft(request: Request, validator: Draft202012Validator) -> JsonObject:
+    """The members of a breadcrumb in a request. Raises RefusedError (400, 422)."""
+    draft: JsonObject = decode(await read_body(request))
+    for error in validator.iter_errors(draft):
+        raise RefusedError(error.message[:300], status=422)
+    return draft
 
 
 async def plain_refusal(_request: Request, exc: Exception) -> Response:

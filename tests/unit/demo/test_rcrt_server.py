@@ -44,3 +44,13 @@ def test_with_a_token_minting_asks_for_it() -> None:
         server.headers["Authorization"] = "Bearer t0k"
         for token in (token_of(server), "t0k"):
             assert server.post("/breadcrumbs", json=NOTE, headers={"Authorization": f"Bearer {token}"}).is_success
+
+
+def test_a_change_replaces_members_if_the_version_is_the_expected_one(server: httpx.Client) -> None:
+    path = f"/breadcrumbs/{server.post('/breadcrumbs', json=NOTE).json()['id']}"
+    changed = server.patch(path, json={"tags": ["changed"]}, headers={"If-Match": '"1"'})
+    assert (changed.status_code, changed.json()) == (200, {"ok": True})
+    assert server.patch(path, json={"tags": []}, headers={"If-Match": "1"}).status_code == 412
+    record = server.get(f"{path}/full").json()
+    assert (record["tags"], record["context"], record["version"]) == (["changed"], NOTE["context"], 2)
+    assert server.patch("/breadcrumbs/x", json={}).status_code == 500

@@ -1,0 +1,213 @@
+"""`toolgate conformance`: judges tool servers and clients of others by the checks of their protocol."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from gateway.cli.output import FAILED, OK, UNREACHABLE, USAGE, CommandError, complain, print_json, put, say
+from gateway.conformance.checks import Check, Outcome, Report, Status
+from gateway.conformance.client_checks import client_checks
+from gateway.conformance.clients import client_subject
+from gateway.conformance.http import answers
+from gateway.conformance.protocols import SERVERS, Asked, all_checks
+from gateway.conformance.reports import as_json, as_junit, as_markdown, explained, for_people
+from gateway.conformance.rest import FORMS, ToolCall
+from gateway.conformance.running import chosen
+from gateway.conformance.running import run as run_checks
+
+DESCRIPTION = (
+    "Judges a tool server (server URL) or a client (client -- COMMAND) by the checks of its protocol, explains a check "
+    "(explain ID), or lists all of them (list). Exit code: 0 it conforms, 1 a MUST has failed, 2 wrong words, "
+    "3 no answer."
+)
+RUNS_ANOTHER = True  # what stands after -- is the client
+KINDS = ("server", "client", "explain", "list")
+FORMATS = ("text", "json", "junit", "markdown")
+TOKEN = "CONFORMANCE_TOKEN"  # noqa: S105 - the name of a variable; that of callers is for their own gateway
+MCP = "mcp"
+NODE = 22  # the first that the suite runs on
+MCP_SUITE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("kind", choices=KINDS, help="what to do")
+    parser.add_argument("subject", nargs="?", metavar="URL|ID", help="of the tool server, or of the check")
+    parser.add_argument("--protocol", choices=(*SERVERS, MCP), help="what the tool server or the client speaks")
+    parser.add_argument(
+        "--call",
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("TOOL", "JSON"),
+        help="a tool that may run, and its input; without one no tool runs. May be repeated",
+    )
+    parser.add_argument("--context", type=_object, default={}, metavar="JSON", help="the context of these calls")
+    parser.add_argument("--token", metavar="TOKEN", help=f"a bearer token; better in {TOKEN}")
+    parser.add_argument("--owner-id", metavar="ID", help="of RCRT: for whom a token is asked")
+    parser.add_argument("--agent-id", metavar="ID", help="of RCRT: as which agent")
+    parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="checks by id or level: OXP-04?")
+    parser.add_argument("--baseline", type=Path, metavar="FILE", help="a JSON report; what has failed there is known")
+    parser.add_argument("--format", choices=FORMATS, default="text", help="of the report (default: %(default)s)")
+    parser.add_argument("--verbose", action="store_true", help="also print what passed and what was left out, and why")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    match arguments.kind:
+        case "list":
+            for each in all_checks():
+                say(f"{each.id:<9}  {each.level:<6}  {each.title}")
+            return OK
+        case "explain":
+            return _explain(arguments.subject)
+    if arguments.protocol is None:
+        raise CommandError(USAGE, f"--protocol is missing: one of {', '.join((*SERVERS, MCP))}.")
+    if arguments.protocol == MCP:
+        return _run_suite_of_mcp(arguments)
+    report = asyncio.run(_judge_client(arguments) if arguments.kind == "client" else _judge_server(arguments))
+    if arguments.baseline is not None:
+        report = report.without(_known(arguments.baseline))
+    _print(report, arguments)
+    return OK if report.is_good else FAILED
+
+
+def _explain(id_: str | None) -> int:
+    """Raises CommandError."""
+    if id_ is None:
+        raise CommandError(USAGE, "The id of the check is missing, such as OXP-040.")
+    for each in all_checks():
+        if each.id == id_.upper():
+            say(*explained(each))
+            return OK
+    raise CommandError(USAGE, f"There is no check {id_.upper()}. `toolgate conformance list` prints all of them.")
+
+
+def _object(text: str) -> dict[str, object]:
+    try:
+        document = json.loads(text)
+    except ValueError:
+        document = None
+    if not isinstance(document, dict):
+        raise argparse.ArgumentTypeError("must be a JSON object")
+    return document
+
+
+def _calls(arguments: argparse.Namespace) -> list[ToolCall]:
+    """Raises CommandError."""
+    try:
+        return [ToolCall(tool, _object(text), arguments.context) for tool, text in arguments.call]
+    except argparse.ArgumentTypeError as exc:
+        raise CommandError(USAGE, f"The input of a --call {exc}.") from exc
+
+
+def _headers(arguments: argparse.Namespace) -> Mapping[str, str]:
+    token = arguments.token or os.environ.get(TOKEN)
+    return {} if token is None else {"authorization": f"Bearer {token}"}
+
+
+def _chosen(checks: Sequence[Check], arguments: argparse.Namespace) -> list[Check]:
+    """Raises CommandError."""
+    found = chosen(checks, arguments.only)
+    if not found:
+        raise CommandError(USAGE, "No check fits --only. `toolgate conformance list` prints all of them.")
+    return found
+
+
+async def _judge_server(arguments: argparse.Namespace) -> Report:
+    """Raises CommandError."""
+    if arguments.subject is None:
+        raise CommandError(USAGE, "The URL of the tool server is missing.")
+    protocol, url = SERVERS[arguments.protocol], arguments.subject
+    asked = Asked(url, _headers(arguments), _calls(arguments), arguments.owner_id, arguments.agent_id)
+    checks = _chosen(protocol.checks(), arguments)
+    if not await answers(url):
+        raise CommandError(UNREACHABLE, f"Nothing answers at {url}.")
+    async with protocol.open(asked) as subject:
+        return await run_checks(protocol.title, url, checks, subject, on_outcome=_told())
+
+
+async def _judge_client(arguments: argparse.Namespace) -> Report:
+    """Raises CommandError."""
+    if arguments.protocol not in FORMS:
+        raise CommandError(
+            USAGE, f"There are no checks of clients of {arguments.protocol}, only of {', '.join(FORMS)}."
+        )
+    form = FORMS[arguments.protocol]
+    checks = _chosen(client_checks(form), arguments)
+    try:
+        async with client_subject(form, arguments.command) as subject:
+            name = Path(arguments.command[0]).name
+            return await run_checks(f"{form.source} (clients)", name, checks, subject, on_outcome=_told())
+    except ValueError as exc:
+        raise CommandError(USAGE, f"{exc} Write the client after --, as in: client --protocol otc -- ./client") from exc
+
+
+def _run_suite_of_mcp(arguments: argparse.Namespace) -> int:
+    """MCP has an official suite, which is run if Node is there. Raises CommandError."""
+    subject = (
+        ["--command", shlex.join(arguments.command)] if arguments.kind == "client" else ["--url", arguments.subject]
+    )
+    if not subject[1]:
+        raise CommandError(USAGE, "The URL of the MCP server is missing, or the command of the client after --.")
+    npx, node = shutil.which("npx"), shutil.which("node")
+    if npx is None or node is None or _major(node) < NODE:
+        raise CommandError(
+            USAGE, f"The checks of MCP are the official suite, {MCP_SUITE}. It takes Node.js {NODE} or later."
+        )
+    complain(f"The checks of MCP are the official suite: npx {MCP_SUITE} {arguments.kind}.")
+    done = subprocess.run([npx, "--yes", MCP_SUITE, arguments.kind, *subject], check=False)  # noqa: S603 - no shell
+    return OK if done.returncode == 0 else FAILED
+
+
+def _major(node: str) -> int:
+    """The first number of a version such as `v24.1.0`; 0 if it is none."""
+    said = subprocess.run([node, "--version"], capture_output=True, text=True, check=False)  # noqa: S603 - as above
+    number = said.stdout.removeprefix("v").partition(".")[0]
+    return int(number) if number.isdecimal() else 0
+
+
+def _told() -> Callable[[Outcome], None]:
+    """Shows progress to people who wait at a terminal."""
+    if not sys.stderr.isatty():
+        return lambda outcome: None
+    return lambda outcome: complain(f"{outcome.check.id} {outcome.status}")
+
+
+def _known(file: Path) -> frozenset[str]:
+    """The ids of the checks that a report says have failed. Raises CommandError."""
+    try:
+        found: Any = json.loads(file.read_bytes())
+        return frozenset(each["id"] for each in found["checks"] if each["status"] == Status.FAILED)
+    except OSError as exc:
+        raise CommandError(USAGE, f"{file} cannot be read: {exc.strerror}.") from exc
+    except (ValueError, KeyError, TypeError) as exc:
+        raise CommandError(USAGE, f"{file} is no report in JSON; --format json makes one.") from exc
+
+
+def _print(report: Report, arguments: argparse.Namespace) -> None:
+    match arguments.format:
+        case "json":
+            print_json(as_json(report))
+        case "junit":
+            put(as_junit(report).rstrip())
+        case "markdown":
+            put(as_markdown(report).rstrip())
+        case _:
+            colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+            _say(list(for_people(report, colour=colour, verbose=arguments.verbose)), colour=colour)
+
+
+def _say(lines: Sequence[str], *, colour: bool) -> None:
+    """What came from a server may steer no terminal; our own colours may."""
+    for line in lines:
+        is_ours = colour and line.startswith("\x1b[")
+        (put if is_ours else say)(line)

@@ -1,0 +1,73 @@
+"""The protocols whose tool servers can be judged, and those of which clients can."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
+
+from msgspec import Struct
+
+from gateway.conformance.checks import Check
+from gateway.conformance.client_checks import client_checks
+from gateway.conformance.http import Client
+from gateway.conformance.rap import rap_subject
+from gateway.conformance.rap_checks import rap_checks
+from gateway.conformance.rcrt import rcrt_subject
+from gateway.conformance.rcrt_checks import rcrt_checks
+from gateway.conformance.rest import FORMS, Form, RestServer, ToolCall
+from gateway.conformance.rest_checks import checks_for
+
+
+class Asked(Struct, frozen=True):
+    """What the operator says of a tool server. `owner_id` and `agent_id` are of RCRT."""
+
+    url: str
+    headers: Mapping[str, str]
+    calls: Sequence[ToolCall]
+    owner_id: str | None = None
+    agent_id: str | None = None
+
+
+Open = Callable[[Asked], AbstractAsyncContextManager[Any]]
+
+
+class Protocol(Struct, frozen=True):
+    """How tool servers of a protocol are judged: `open` makes the subject of its `checks`."""
+
+    title: str
+    checks: Callable[[], list[Check]]
+    open: Open
+
+
+def _rest(form: Form) -> Protocol:
+    @asynccontextmanager
+    async def open_(asked: Asked) -> AsyncIterator[RestServer]:
+        client = Client(asked.url, asked.headers)
+        try:
+            yield RestServer(client, form, asked.calls, has_credential=bool(asked.headers))
+        finally:
+            await client.aclose()
+
+    return Protocol(form.source, lambda: checks_for(form), open_)
+
+
+def _open_rap(asked: Asked) -> AbstractAsyncContextManager[Any]:
+    return rap_subject(asked.url, asked.headers, asked.calls)
+
+
+def _open_rcrt(asked: Asked) -> AbstractAsyncContextManager[Any]:
+    return rcrt_subject(asked.url, asked.headers, asked.calls, asked.owner_id, asked.agent_id)
+
+
+SERVERS: Mapping[str, Protocol] = {
+    **{name: _rest(form) for name, form in FORMS.items()},
+    "rap": Protocol("RAP", rap_checks, _open_rap),
+    "rcrt": Protocol("RCRT", rcrt_checks, _open_rcrt),
+}
+
+
+def all_checks() -> list[Check]:
+    """Every check there is, those of tool servers first."""
+    servers = [check for protocol in SERVERS.values() for check in protocol.checks()]
+    return [*servers, *(check for form in FORMS.values() for check in client_checks(form))]

@@ -1,0 +1,362 @@
+"""A tool server that speaks the Reactive Agent Protocol (RAP), as the checks call it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import time
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+from msgspec import Struct
+
+from gateway.conformance.callbacks import Callback, Inbox, Receiver, Reply, accept, receiving
+from gateway.conformance.checks import Exchange, SkippedError, UnfitError
+from gateway.conformance.http import Answer, Client
+from gateway.conformance.rest import JSON, ToolCall
+
+TOOLSET = "/.well-known/rap-toolset"
+CANCEL = "/cancel_tool_call"
+CLOSE = "/close_thread"
+OUTCOMES = ("tool_result", "oauth", "user_choice")  # one of these has to come (Lifecycle)
+ERROR = "Error: "  # Tool Result, Error Results
+MAX_QUESTIONS = 5  # of one call
+
+
+class Waits(Struct, frozen=True):
+    """How long the checks wait, in seconds."""
+
+    result_s: float = 20.0  # for the outcome of a call
+    ack_s: float = 5.0  # for an acknowledgement, which is due at once
+    hold_s: float = 2.0  # before a callback is answered, where that is to take long
+    quiet_s: float = 1.0  # for what may not come
+
+
+class Invocation(Struct):
+    """A call that was sent: its ids, what it was acknowledged with and what it has brought."""
+
+    id: str
+    group_id: str
+    call_id: str | None
+    inbox: Inbox
+    sent_s: float = 0.0  # on the monotonic clock
+    acked_s: float = 0.0
+    ack: Answer | None = None
+    sent: str = ""  # as a report shows it
+    trouble: UnfitError | None = None  # why there is no acknowledgement
+    choice: Answer | None = None  # to the answer of a question
+    cancelled_s: float | None = None
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether a result is due: real callers take each 2xx for an acknowledgement."""
+        return self.ack is not None and 200 <= self.ack.status < 300
+
+    def acknowledgement(self) -> Answer:
+        """Raises UnfitError if there is none."""
+        if self.ack is None:
+            raise self.trouble or UnfitError("An acknowledgement.")
+        return self.ack
+
+    def exchange(self, callback: Callback | None = None) -> Exchange:
+        """The invocation, and one of its callbacks, or the last, or that there is none."""
+        sent = self.sent if self.ack is None else self.ack.exchange.sent
+        if callback is None:
+            callback = self.inbox.callbacks[-1] if self.inbox.callbacks else None
+        return Exchange(sent, "no callback" if callback is None else callback.written)
+
+    def must(self, holds: bool, expected: str, callback: Callback | None = None) -> None:
+        """Raises UnfitError with this call and a callback unless something holds."""
+        if not holds:
+            raise UnfitError(expected, self.exchange(callback))
+
+
+class RapServer:
+    """The server under test, and what is known of it: its toolset, and what came of the calls that may be made."""
+
+    def __init__(
+        self, client: Client, calls: Sequence[ToolCall], receiver: Receiver, waits: Waits, *, has_credential: bool
+    ) -> None:
+        self.client = client
+        self.calls = calls
+        self.receiver = receiver
+        self.waits = waits
+        self.has_credential = has_credential
+        self._toolset: dict[str, Any] | None = None
+        self._observed: list[tuple[ToolCall, Invocation]] | None = None
+        self._looking = asyncio.Lock()
+
+    # The toolset.
+
+    async def discover(self, **more: Any) -> Answer:
+        """Asks for the toolset."""
+        return await self.client.send("GET", TOOLSET, headers={"accept": "application/json"}, **more)
+
+    async def toolset(self) -> dict[str, Any]:
+        """The toolset, asked for once. Raises SkippedError where there is none to read."""
+        if self._toolset is None:
+            try:
+                answer = await self.discover()
+                document = answer.document
+            except UnfitError as exc:
+                raise SkippedError("The toolset cannot be read.") from exc
+            if answer.status != 200 or not isinstance(document, dict):
+                raise SkippedError("The toolset cannot be read.")
+            self._toolset = document
+        return self._toolset
+
+    async def tools(self) -> list[dict[str, Any]]:
+        """The definitions in the toolset that are objects. Raises SkippedError."""
+        listed = (await self.toolset()).get("tools")
+        found = [each for each in listed if isinstance(each, dict)] if isinstance(listed, list) else []
+        if not found:
+            raise SkippedError("The toolset has no tools.")
+        return found
+
+    async def endpoint(self) -> str:
+        """Where invocations go. Raises SkippedError."""
+        endpoint = (await self.toolset()).get("endpoint")
+        if not is_url(endpoint):
+            raise SkippedError("The toolset names no endpoint.")
+        return str(endpoint)
+
+    # Invocations.
+
+    async def post(self, body: bytes, **more: Any) -> Answer:
+        """Sends a body to the endpoint. Credentials go to the server's own origin only."""
+        endpoint = await self.endpoint()
+        is_known = more.pop("is_known", True) and origin(endpoint) == origin(self.client.url)
+        headers = JSON | more.pop("headers", {})
+        return await self.client.send("POST", endpoint, body=body, headers=headers, is_known=is_known, **more)
+
+    def open_call(self, call_id: str | None = None, group_id: str | None = None, reply: Reply = accept) -> Invocation:
+        """The ids of a call, and the place for its callbacks."""
+        id_ = f"kit-{secrets.token_hex(16)}"
+        group = group_id or f"kit-thread-{secrets.token_hex(8)}"
+        return Invocation(id=id_, group_id=group, call_id=call_id, inbox=self.receiver.open_inbox(reply))
+
+    async def invoke(
+        self,
+        operation: Any,
+        arguments: Any,
+        *,
+        call_id: str | None = None,
+        reply: Reply = accept,
+        context: Mapping[str, Any] | None = None,
+        without: Collection[str] = (),
+        members: Mapping[str, Any] | None = None,
+        is_known: bool = True,
+    ) -> Invocation:
+        """Sends an invocation as the gateway does, but for the members that are left out or are others.
+
+        Without an acknowledgement the trouble is noted (Tool Invocation, Request).
+        """
+        given = context or {}
+        invocation = self.open_call(call_id, given.get("group_id"), reply)
+        body: dict[str, Any] = {
+            "operation": operation,
+            "arguments": arguments,
+            "id": invocation.id,
+            "call_id": call_id,
+            "callback_url": invocation.inbox.url,
+            "group_id": invocation.group_id,
+            "user_id": given.get("user_id"),
+        }
+        if "thread_ancestors" in given:
+            body["thread_ancestors"] = given["thread_ancestors"]
+        body |= members or {}
+        data = json.dumps({name: value for name, value in body.items() if name not in without}).encode()
+        invocation.sent_s = time.monotonic()
+        try:
+            invocation.ack = await self.post(data, is_known=is_known)
+        except UnfitError as unfit:
+            invocation.trouble = unfit
+            invocation.sent = "" if unfit.exchange is None else unfit.exchange.sent
+        invocation.acked_s = time.monotonic()
+        return invocation
+
+    async def make(self, call: ToolCall, **more: Any) -> Invocation:
+        """Makes a call that is allowed."""
+        return await self.invoke(call.tool, dict(call.input), context=call.context, **more)
+
+    async def result(self, invocation: Invocation) -> Callback | None:
+        """The result of a call that was sent, once it is there; None if it was not accepted, or brings none."""
+        if not invocation.is_accepted:
+            return None
+        return await invocation.inbox.first(lambda it: it.kind == "tool_result", self.waits.result_s)
+
+    async def finished(self, call: ToolCall, **more: Any) -> tuple[Invocation, Callback]:
+        """Makes a call that is allowed, and has its result. Raises UnfitError without one."""
+        invocation = await self.make(call, **more)
+        invocation.acknowledgement().must(invocation.is_accepted, "Status 200 as the acknowledgement.")
+        result = await self.result(invocation)
+        if result is None:
+            raise UnfitError("A result of this call.", invocation.exchange())
+        return invocation, result
+
+    async def quiet(self) -> None:
+        """Waits for what may not come."""
+        await asyncio.sleep(self.waits.quiet_s)
+
+    # What came of the calls that may be made.
+
+    async def observed(self) -> list[tuple[ToolCall, Invocation]]:
+        """Each call that may be made, and what came of it: made once, one after the other. Raises SkippedError."""
+        if not self.calls:
+            raise SkippedError("A tool has to run for this: name one with --call TOOL JSON.")
+        async with self._looking:
+            if self._observed is None:
+                self._observed = [(call, await self._observe(call)) for call in self.calls]
+                await self.quiet()
+                await self._cancel_what_goes_on()
+            return self._observed
+
+    async def accepted(self) -> list[tuple[ToolCall, Invocation]]:
+        """Those that were acknowledged. Raises SkippedError if there are none."""
+        found = [each for each in await self.observed() if each[1].is_accepted]
+        if not found:
+            raise SkippedError("No call of --call is acknowledged.")
+        return found
+
+    async def plain(self) -> ToolCall:
+        """A call that may be made, and that brings a result without asking anybody. Raises SkippedError."""
+        for call, invocation in await self.observed():
+            kinds = {each.kind for each in invocation.inbox.callbacks}
+            results = invocation.inbox.of("tool_result")
+            is_subscription = any(each.document.get("subscription") is True for each in results)
+            if results and not kinds & {"oauth", "user_choice"} and not is_subscription:
+                return call
+        raise SkippedError("No call of --call brings a result by itself.")
+
+    async def calls_with(self, kind: str) -> list[tuple[ToolCall, Invocation, Callback]]:
+        """Those that have brought a message of a type, each with it. Raises SkippedError."""
+        found = [
+            (call, invocation, callback)
+            for call, invocation in await self.observed()
+            for callback in invocation.inbox.of(kind)
+        ]
+        if not found:
+            raise SkippedError(f"No call of --call brings a message `{kind}`.")
+        return found
+
+    async def callbacks(self) -> Iterator[tuple[Invocation, Callback]]:
+        """All callbacks that have come. Raises SkippedError if there are none."""
+        found = [(it, callback) for _, it in await self.accepted() for callback in it.inbox.callbacks]
+        if not found:
+            raise SkippedError("No callback has come.")
+        return iter(found)
+
+    async def _observe(self, call: ToolCall) -> Invocation:
+        invocation = await self.make(call)
+        if not invocation.is_accepted:
+            return invocation
+        seen = 0
+        for _ in range(MAX_QUESTIONS):
+            outcome = await invocation.inbox.first(lambda it: it.kind in OUTCOMES, self.waits.result_s, after=seen)
+            if outcome is None or outcome.kind != "user_choice":
+                break
+            seen = invocation.inbox.callbacks.index(outcome) + 1
+            invocation.choice = await self.choose(invocation, outcome.document.get("default"), outcome)
+            if invocation.choice is None:
+                break
+        return invocation
+
+    async def choose(self, invocation: Invocation, selected: Any, question: Callback) -> Answer | None:
+        """Answers a question at an origin of this server; None elsewhere, and if there is no answer to that."""
+        url = question.document.get("response_url")
+        if not is_url(url) or origin(str(url)) not in (origin(self.client.url), origin(await self.endpoint())):
+            return None
+        body = json.dumps({"id": invocation.id, "selected": selected}).encode()
+        try:
+            return await self.client.send(
+                "POST", str(url), body=body, headers=JSON, is_known=origin(str(url)) == origin(self.client.url)
+            )
+        except UnfitError:
+            return None
+
+    async def _cancel_what_goes_on(self) -> None:
+        """Cancels subscriptions, and calls that wait for somebody; what comes from then on comes too late."""
+        going_on = [invocation for _, invocation in self._observed or () if _goes_on(invocation)]
+        for invocation in going_on:
+            try:
+                await self.cancel(invocation.group_id, invocation.id)
+            except UnfitError:
+                continue
+            invocation.cancelled_s = time.monotonic()
+        if going_on:
+            await self.quiet()
+
+    # Notices.
+
+    async def cancel(self, group_id: str, id_: str) -> Answer:
+        """Tool Cancellation."""
+        return await self.notice(CANCEL, {"thread_id": group_id, "tool_call_id": id_})
+
+    async def close(self, group_id: str) -> Answer:
+        """Thread Closure."""
+        return await self.notice(CLOSE, {"thread_id": group_id})
+
+    async def notice(self, path: str, body: Any, **more: Any) -> Answer:
+        """Sends a notice, below the URL of the server and not of the endpoint."""
+        return await self.client.send("POST", path, body=json.dumps(body).encode(), headers=JSON, **more)
+
+
+def _goes_on(invocation: Invocation) -> bool:
+    """Whether a call still waits for somebody, or has a subscription that has not ended."""
+    results = invocation.inbox.of("tool_result")
+    if not results:
+        return invocation.is_accepted
+    is_subscription = any(each.document.get("subscription") is True for each in results)
+    return is_subscription and not any(
+        each.document.get("final") is True for each in invocation.inbox.of("subscription_event")
+    )
+
+
+def text_of(result: Callback) -> str:
+    """The text of a result: of the items of its `content`, or its `text` (Tool Result)."""
+    document = result.document
+    content = document.get("content")
+    if isinstance(content, list) and content:
+        return "\n".join(str(it.get("text", "")) for it in content if isinstance(it, dict) and it.get("type") == "text")
+    return str(document.get("text", ""))
+
+
+def is_url(value: Any) -> bool:
+    """Whether this is an http or https URL with a host."""
+    if not isinstance(value, str):
+        return False
+    try:
+        url = httpx.URL(value)
+    except httpx.InvalidURL:
+        return False
+    return url.scheme in ("http", "https") and url.host != ""
+
+
+def origin(url: str) -> tuple[str, str | None, int | None]:
+    """Scheme, host and port."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+
+
+@asynccontextmanager
+async def rap_subject(
+    url: str,
+    headers: Mapping[str, str],
+    calls: Sequence[ToolCall],
+    waits: Waits | None = None,
+    transport: httpx.AsyncBaseTransport | None = None,
+) -> AsyncIterator[RapServer]:
+    """The server at a URL, with a receiver of its callbacks.
+
+    `headers` hold the credentials, if there are any; `transport` may carry requests in another way.
+    """
+    client = Client(url, headers, transport)
+    try:
+        async with receiving() as receiver:
+            yield RapServer(client, calls, receiver, waits or Waits(), has_credential=bool(headers))
+    finally:
+        await client.aclose()

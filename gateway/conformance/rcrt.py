@@ -1,0 +1,367 @@
+"""An RCRT server with its runner, as the checks ask it: breadcrumbs, tokens, one event stream, requests for tools.
+
+Follows RCRT as its server and its tools-runner were in November 2025. What the checks store has the tag `toolgate-kit`
+and a time to live, and is deleted at the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+from msgspec import Struct
+
+from gateway.conformance.checks import Exchange, SkippedError, UnfitError, shown
+from gateway.conformance.http import Answer, Client
+from gateway.conformance.rcrt_events import Event, Recording, recording
+from gateway.conformance.rest import ToolCall
+
+OWNER_ID = "00000000-0000-0000-0000-000000000001"  # the tenant of a server as it is shipped
+AGENT_ID = "6f1c2b9e-4a0d-4e0e-9d0b-2f6f0a1b7c11"
+ROLES = ["emitter", "subscriber"]
+JSON = {"content-type": "application/json"}
+WORKSPACE = "workspace:tools"
+REQUEST, RESPONSE, CODE, CATALOG = "tool.request.v1", "tool.response.v1", "tool.code.v1", "tool.catalog.v1"
+NOTE = "toolgate.kit.v1"  # the schema of breadcrumbs that are for nothing else
+KIT = "toolgate-kit"
+UNISSUED = (404, 503)  # of a server that issues no tokens
+CRUMB_LIFE = timedelta(hours=1)
+PAGE = 200  # tools of a list
+MAX_TOOLS = 200  # whose records are read
+
+
+class Limits(Struct, frozen=True):
+    """How long the checks wait."""
+
+    event_s: float = 5.0  # for an event about what was stored
+    response_s: float = 30.0  # for the response to a request
+    ping_s: float = 12.0  # for the next ping; there is one every 5 s
+    quiet_s: float = 1.5  # to see that nothing comes, or nothing more
+    poll_s: float = 0.5  # between looks at the list, for a response whose event was lost
+
+
+class Asked(Struct, frozen=True):
+    """A request for a tool that was stored."""
+
+    request_id: str
+    crumb_id: str
+    answer: Answer
+
+
+class Response(Struct, frozen=True):
+    """The response to a request, and how it came."""
+
+    crumb_id: str
+    tags: Sequence[Any]
+    context: Mapping[str, Any]
+    is_event: bool
+    exchange: Exchange
+
+    def must(self, holds: bool, expected: str) -> None:
+        """Raises UnfitError with the request and the response unless something holds."""
+        if not holds:
+            raise UnfitError(expected, self.exchange)
+
+
+class RcrtServer:
+    """The server under test; `headers` go with each request, and a token of the server's own if they have none."""
+
+    def __init__(
+        self,
+        client: Client,
+        headers: Mapping[str, str],
+        calls: Sequence[ToolCall] = (),
+        *,
+        owner_id: str | None = None,
+        agent_id: str | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        self.client = client
+        self.calls = calls
+        self.owner_id = owner_id or OWNER_ID
+        self.agent_id = agent_id or AGENT_ID
+        self.limits = limits or Limits()
+        self._headers = {name.lower(): value for name, value in headers.items()}
+        self._http = httpx.AsyncClient(timeout=httpx.Timeout(20.0, read=None), trust_env=False)
+        self._streams = AsyncExitStack()
+        self._shared: Recording | None = None
+        self._token: dict[str, str] | None = None
+        self._stored: list[str] = []
+        self._records: list[tuple[dict[str, Any], Answer]] | None = None
+        self._unanswered: str | None = None
+        self._ids = itertools.count(1)
+
+    async def aclose(self) -> None:
+        """Deletes what was stored, as far as the server does."""
+        for crumb_id in self._stored:
+            with contextlib.suppress(UnfitError, SkippedError):
+                await self.send("DELETE", f"/breadcrumbs/{crumb_id}")
+        await self._streams.aclose()
+        await self._http.aclose()
+
+    # Tokens.
+
+    async def mint(self, **members: Any) -> Answer:
+        """Asks for a token; `members` take the place of those of the identity."""
+        identity = {"owner_id": self.owner_id, "agent_id": self.agent_id, "roles": ROLES, "ttl_sec": 3600}
+        return await self._post("/auth/token", identity | members)
+
+    async def minted(self, **members: Any) -> Answer:
+        """The answer with a token. Raises SkippedError where the server issues none."""
+        answer = await self.mint(**members)
+        if answer.status in UNISSUED:
+            raise SkippedError(f"The server issues no tokens: {answer.status}.")
+        return answer
+
+    async def credentials(self, **members: Any) -> dict[str, str]:
+        """What a request of an identity is authenticated with; empty where the server issues no tokens."""
+        if "authorization" in self._headers and not members:
+            return {}  # the client sends it
+        answer = await self.mint(**members)
+        if answer.status in UNISSUED:
+            return {}
+        try:
+            token = answer.member("token")
+        except UnfitError:
+            token = None
+        if answer.status != 200 or not isinstance(token, str):  # which is a check of its own
+            raise SkippedError(f"There is no token to be had: {answer.status}.")
+        return {"authorization": f"Bearer {token}"}
+
+    async def _own(self) -> dict[str, str]:
+        if self._token is None:
+            self._token = await self.credentials()
+        return self._token
+
+    # Breadcrumbs.
+
+    def new_id(self) -> str:
+        """A request id that nobody else has."""
+        return f"kit-{uuid.uuid4()}-{next(self._ids)}"
+
+    async def send(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
+        """Sends a request with our token: bytes as they are, all else as JSON."""
+        fields = {**(JSON if body is not None else {}), **await self._own(), **_fields(headers)}
+        return await self.client.send(method, path, body=_encoded(body), headers=fields)
+
+    async def _post(self, path: str, body: Any) -> Answer:
+        return await self.client.send("POST", path, body=_encoded(body), headers=JSON)
+
+    def draft(self, **members: Any) -> dict[str, Any]:
+        """A breadcrumb that nobody acts on, with a tag of its own that is the last."""
+        ends = (datetime.now(UTC) + CRUMB_LIFE).isoformat(timespec="seconds").replace("+00:00", "Z")
+        basis = {"schema_name": NOTE, "title": "conformance", "context": {"kit": 1}, "ttl": ends}
+        return basis | {"tags": [KIT, self.new_id()]} | members
+
+    async def create(self, draft: Any, **headers: str) -> Answer:
+        """Stores a breadcrumb, to be deleted at the end."""
+        answer = await self.send("POST", "/breadcrumbs", draft, **headers)
+        if (crumb_id := _id_in(answer)) is not None:
+            self._stored.append(crumb_id)
+        return answer
+
+    async def created(self, draft: Any, **headers: str) -> tuple[str, Answer]:
+        """The id of a breadcrumb that is stored now. Raises SkippedError if it was refused."""
+        answer = await self.create(draft, **headers)
+        crumb_id = _id_in(answer)
+        if crumb_id is None:  # which is a check of its own
+            raise SkippedError(f"Breadcrumbs cannot be created: {answer.status}.")
+        return crumb_id, answer
+
+    async def read(self, crumb_id: str) -> Answer:
+        """Reads the whole record of a breadcrumb."""
+        return await self.send("GET", f"/breadcrumbs/{crumb_id}/full")
+
+    async def record(self, crumb_id: str) -> tuple[dict[str, Any], Answer]:
+        """The whole record of a breadcrumb that is there. Raises UnfitError."""
+        answer = await self.read(crumb_id)
+        answer.must(answer.status == 200, "Status 200 for a breadcrumb that is there.")
+        document = answer.document
+        answer.must(isinstance(document, dict), "An object.")
+        return document, answer
+
+    async def entries(self, **query: Any) -> tuple[list[dict[str, Any]], Answer]:
+        """The entries of a list. Raises UnfitError."""
+        answer = await self.send("GET", f"/breadcrumbs?{httpx.QueryParams(query)}")
+        answer.must(answer.status == 200, "Status 200 for a list.")
+        document = answer.document
+        fits = isinstance(document, list) and all(isinstance(entry, dict) for entry in document)
+        answer.must(fits, "A list of objects.")
+        return document, answer
+
+    # Events.
+
+    @asynccontextmanager
+    async def stream(self, **credentials: str) -> AsyncIterator[Recording]:
+        """Opens a stream of its own. Streams cost the server; most checks share one."""
+        headers = self._headers | (credentials or await self._own())
+        async with recording(self._http, self.client.url, headers) as stream:
+            yield stream
+
+    async def shared(self) -> Recording:
+        """The stream that checks share, opened anew once it has ended, whatever its status. Raises UnfitError."""
+        if self._shared is None or self._shared.has_ended:
+            await self._streams.aclose()
+            self._shared = await self._streams.enter_async_context(self.stream())
+            await self._shared.wait(bool, self.limits.event_s)  # until then a replica may not have subscribed
+        return self._shared
+
+    async def events(self) -> Recording:
+        """The shared stream, if it is one. Raises SkippedError."""
+        try:
+            stream = await self.shared()
+        except UnfitError as exc:
+            raise SkippedError("The event stream cannot be opened.") from exc
+        if stream.status != 200:  # which is a check of its own
+            raise SkippedError(f"The event stream cannot be opened: {stream.status}.")
+        return stream
+
+    # Requests for tools.
+
+    def allowed(self) -> ToolCall:
+        """A call that may be made. Raises SkippedError."""
+        if not self.calls:
+            raise SkippedError("A tool has to run for this: name one with --call TOOL JSON.")
+        return self.calls[0]
+
+    async def ask(self, tool: str, given: Any, *, tags: Sequence[str] | None = None, has_id: bool = True) -> Asked:
+        """Files a request; without an id of its own it goes by that of its breadcrumb."""
+        own = self.new_id()
+        context = {"tool": tool, "input": given, "requestedBy": KIT, "return_to_llm": False}
+        draft = self.draft(
+            schema_name=REQUEST,
+            title=f"conformance: {tool}",
+            tags=[*(("tool:request", WORKSPACE) if tags is None else tags), KIT, f"kit:{own}"],
+            context=context | ({"requestId": own} if has_id else {}),
+        )
+        crumb_id, answer = await self.created(draft, idempotency_key=own)
+        return Asked(own if has_id else crumb_id, crumb_id, answer)
+
+    async def responses(self, asked: Asked) -> list[Response]:
+        """The responses to a request so far, each once: those that came as events, then those in lists."""
+        stream = self._shared
+        found = [] if stream is None else stream.found(lambda event: answers(asked, event))
+        entries = list(found)
+        for tag in (f"request:{asked.request_id}", "error"):  # that of an unknown tool has no tag of its request
+            query = {"schema_name": RESPONSE, "tag": tag, "include_context": "true", "limit": 50}
+            listed, _ = await self.entries(**query)
+            entries += [entry | {"breadcrumb_id": entry.get("id")} for entry in listed if answers(asked, entry)]
+        by_id: dict[str, Response] = {}
+        for entry in entries:
+            made = _response(asked, entry, is_event="id" not in entry)
+            by_id.setdefault(made.crumb_id, made)
+            if made.crumb_id not in self._stored:
+                self._stored.append(made.crumb_id)
+        return list(by_id.values())
+
+    async def response(self, asked: Asked, within_s: float | None = None) -> Response | None:
+        """The first response to a request: as an event, or from the list if that was lost; None after the time."""
+        limits = self.limits
+        ends_at = time.monotonic() + (limits.response_s if within_s is None else within_s)
+        while True:
+            stream = self._shared
+            left_s = max(0.0, min(limits.poll_s, ends_at - time.monotonic()))
+            if stream is None or stream.has_ended:
+                await asyncio.sleep(left_s)
+            else:
+                await stream.wait(lambda event: answers(asked, event), left_s)
+            if found := await self.responses(asked):
+                return found[0]
+            if time.monotonic() >= ends_at:
+                return None
+
+    async def made(self, call: ToolCall) -> tuple[Asked, Response]:
+        """Makes a call that is allowed. Raises SkippedError if it is not answered, which is a check of its own."""
+        if self._unanswered is not None:
+            raise SkippedError(self._unanswered)
+        with contextlib.suppress(SkippedError):  # then the list has the response
+            await self.events()
+        asked = await self.ask(call.tool, call.input)
+        response = await self.response(asked)
+        if response is None:
+            self._unanswered = "The call of --call is not answered."
+            raise SkippedError(self._unanswered)
+        return asked, response
+
+    # Tools.
+
+    async def tools(self) -> list[tuple[dict[str, Any], Answer]]:
+        """The records of the tools of the workspace, read once. Raises SkippedError if there are none to read."""
+        if self._records is None:
+            try:
+                listed, _ = await self.entries(schema_name=CODE, tag=WORKSPACE, limit=PAGE)
+                self._records = [await self.record(str(entry.get("id"))) for entry in listed[:MAX_TOOLS]]
+            except UnfitError as exc:  # which is a check of its own
+                raise SkippedError("The tools cannot be read.") from exc
+        if not self._records:
+            raise SkippedError(f"There is no {CODE} in {WORKSPACE}.")
+        return self._records
+
+
+@asynccontextmanager
+async def rcrt_subject(
+    url: str,
+    headers: Mapping[str, str],
+    calls: Sequence[ToolCall],
+    owner_id: str | None = None,
+    agent_id: str | None = None,
+    limits: Limits | None = None,
+) -> AsyncIterator[RcrtServer]:
+    """A server to judge: what the checks store there is deleted at the end."""
+    client = Client(url, headers)
+    server = RcrtServer(client, headers, calls, owner_id=owner_id, agent_id=agent_id, limits=limits)
+    try:
+        yield server
+    finally:
+        await server.aclose()
+        await client.aclose()
+
+
+def answers(asked: Asked, crumb: Event) -> bool:
+    """Whether an event or an entry of a list is the response to a request: by its context, else by its tags."""
+    if crumb.get("schema_name") != RESPONSE:
+        return False
+    context, tags = crumb.get("context"), crumb.get("tags")
+    named = context.get("request_id", context.get("requestId")) if isinstance(context, dict) else None
+    tag = f"request:{asked.request_id}"
+    return named == asked.request_id or (named is None and isinstance(tags, list) and tag in tags)
+
+
+def _response(asked: Asked, crumb: Event, *, is_event: bool) -> Response:
+    context, tags = crumb.get("context"), crumb.get("tags")
+    came = f"{asked.answer.exchange.came}\n\n{json.dumps(crumb, ensure_ascii=False)}"
+    return Response(
+        crumb_id=str(crumb.get("breadcrumb_id")),
+        tags=tags if isinstance(tags, list) else [],
+        context=context if isinstance(context, dict) else {},
+        is_event=is_event,
+        exchange=Exchange(asked.answer.exchange.sent, shown(came)),
+    )
+
+
+def _id_in(answer: Answer) -> str | None:
+    try:
+        found = answer.member("id")
+    except UnfitError:
+        return None
+    return found if answer.status < 300 and isinstance(found, str) else None
+
+
+def _encoded(body: Any) -> bytes | None:
+    if body is None or isinstance(body, bytes):
+        return body
+    return json.dumps(body, ensure_ascii=False).encode()
+
+
+def _fields(headers: Mapping[str, str]) -> dict[str, str]:
+    """Names of headers out of names of arguments."""
+    return {name.replace("_", "-"): value for name, value in headers.items()}

@@ -1,0 +1,120 @@
+"""The event stream of an RCRT server, recorded: what came, within limits of size, for checks that wait for events."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from gateway.conformance.checks import Exchange, UnfitError, shown
+from gateway.sse import EventParser
+
+PATH = "/events/stream"
+OPEN_S = 10.0  # until the head of the answer
+MAX_EVENT_BYTES = 4 * 1024 * 1024
+MAX_EVENTS = 20_000  # on one stream; the owner may have others who are busy
+MAX_START_BYTES = 64 * 1024  # of the stream, kept as they came
+SHOWN_EVENTS = 5  # in a report, the latest
+
+Event = dict[str, Any]
+
+
+class Recording:
+    """What came on one stream: the head, the first bytes as they were, and all events that are JSON objects."""
+
+    def __init__(self, answer: httpx.Response, sent: str) -> None:
+        self.status = answer.status_code
+        self.headers = {name.lower(): value for name, value in answer.headers.items()}
+        self.start = bytearray()
+        self.events: list[Event] = []
+        self.malformed: list[bytes] = []  # data that is no JSON object
+        self.has_ended = False
+        self._sent = sent
+        self._answer = answer
+        self._news = asyncio.Event()
+
+    @property
+    def exchange(self) -> Exchange:
+        """For a report: the head and the latest events."""
+        head = f"HTTP/1.1 {self.status}\ncontent-type: {self.headers.get('content-type', '')}\n"
+        lines = [json.dumps(event, ensure_ascii=False) for event in self.events[-SHOWN_EVENTS:]]
+        end = ["(the stream has ended)"] if self.has_ended else []
+        return Exchange(self._sent, shown("\n".join([head, *lines, *end])))
+
+    def must(self, holds: bool, expected: str) -> None:
+        """Raises UnfitError with what came unless something holds."""
+        if not holds:
+            raise UnfitError(expected, self.exchange)
+
+    def found(self, fits: Callable[[Event], bool]) -> list[Event]:
+        """The events so far for which something is so."""
+        return [event for event in self.events if fits(event)]
+
+    async def wait(self, fits: Callable[[Event], bool], within_s: float, count: int = 1) -> list[Event]:
+        """The events for which something is so, once there are as many; fewer after the time or at the end."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                while len(self.found(fits)) < count and not self.has_ended:
+                    self._news.clear()
+                    await self._news.wait()
+        return self.found(fits)
+
+    async def record(self) -> None:
+        """Reads to the end, or until there are too many events."""
+        parser = EventParser(MAX_EVENT_BYTES)
+        try:
+            async for chunk in self._answer.aiter_raw():
+                self.start += chunk[: MAX_START_BYTES - len(self.start)]
+                for event in parser.feed(chunk):
+                    self._take(event.data)
+                self._news.set()
+                if len(self.events) >= MAX_EVENTS:
+                    break
+        except httpx.HTTPError:
+            pass  # the end, as one without a break is
+        self.has_ended = True
+        self._news.set()
+
+    def _take(self, data: bytes) -> None:
+        try:
+            event = json.loads(data)
+        except (ValueError, RecursionError):
+            event = None
+        if isinstance(event, dict):
+            self.events.append(event)
+        else:
+            self.malformed.append(data)
+
+
+@asynccontextmanager
+async def recording(http: httpx.AsyncClient, url: str, headers: Mapping[str, str]) -> AsyncIterator[Recording]:
+    """Opens a stream and records it meanwhile. Raises UnfitError without an answer."""
+    request = http.build_request("GET", url + PATH, headers={**headers, "accept": "text/event-stream"})
+    sent = f"GET {url}{PATH}\naccept: text/event-stream"
+    try:
+        async with asyncio.timeout(OPEN_S):
+            answer = await http.send(request, stream=True)
+    except (httpx.HTTPError, TimeoutError) as exc:
+        raise UnfitError("An answer.", Exchange(sent, f"{type(exc).__name__}: {exc}")) from exc
+    recorded = Recording(answer, sent)
+    task = asyncio.create_task(recorded.record())
+    try:
+        yield recorded
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+        await answer.aclose()
+
+
+def is_ping(event: Event) -> bool:
+    return event.get("type") == "ping"
+
+
+def is_of(crumb_id: object) -> Callable[[Event], bool]:
+    """Whether an event is about a breadcrumb."""
+    return lambda event: event.get("breadcrumb_id") == crumb_id

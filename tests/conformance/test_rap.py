@@ -1,0 +1,120 @@
+"""The checks of RAP: good servers pass them all, and each check fails for its own fault and nothing unrelated."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import httpx
+import pytest
+
+from gateway.conformance.checks import Report, Status
+from gateway.conformance.rap import Waits, rap_subject
+from gateway.conformance.rap_checks import rap_checks
+from gateway.conformance.rest import ToolCall
+from gateway.conformance.running import run
+from tests import plainhttp
+from tests.conformance.faulty_rap import TOKEN, faulty_rap
+from tests.support.processes import demo_server, listening
+
+pytestmark = pytest.mark.anyio
+
+DEMONSTRATION = (
+    ToolCall("lint", {"source": "x \n"}),
+    ToolCall("build", {"seconds": 0.1}),
+    ToolCall("photo", {}),
+    ToolCall("explode", {}),
+    ToolCall("watch", {"events": 2}),
+    ToolCall("watch", {"events": 50, "pause_s": 0.05}),
+    ToolCall("ask", {}),
+    ToolCall("deploy", {"target": "staging"}, {"user_id": "ada"}),
+)
+CALLS = (
+    ToolCall("note", {"text": "hello"}),
+    *(ToolCall(name, {}) for name in ("photo", "watch", "tick", "ask", "deploy")),
+)
+PATIENT = Waits(result_s=20.0, ack_s=5.0, hold_s=0.3, quiet_s=0.3)
+BRIEF = Waits(result_s=2.0, ack_s=2.0, hold_s=0.3, quiet_s=0.15)  # of a server in the same process
+
+
+async def judged(url: str, token: str | None, calls: Sequence[ToolCall], waits: Waits) -> Report:
+    """All checks, against the server at a URL."""
+    headers = {} if token is None else {"authorization": f"Bearer {token}"}
+    async with rap_subject(
+        url, headers, calls, waits, httpx.AsyncHTTPTransport(verify=plainhttp.NO_AUTHORITY)
+    ) as server:
+        return await run("RAP", url, rap_checks(), server)
+
+
+def reasons(report: Report, status: Status) -> dict[str, str]:
+    """What came of the checks of a status, by id."""
+    return {it.check.id: it.reason for it in report.of(status)}
+
+
+async def test_the_demonstration_server_passes() -> None:
+    async with demo_server("rap") as server:
+        report = await judged(server.url, None, DEMONSTRATION, PATIENT)
+    assert reasons(report, Status.FAILED) == {}
+    assert reasons(report, Status.SKIPPED).keys() == {"RAP-090", "RAP-091"}
+
+
+async def test_the_demonstration_server_asks_for_its_token_everywhere() -> None:
+    async with listening("gateway.demo.rap_server", "--port", "0", "--token", TOKEN) as (_, url):
+        report = await judged(url, TOKEN, (), PATIENT)
+    assert reasons(report, Status.FAILED) == {}
+    assert reasons(report, Status.PASSED).keys() >= {"RAP-090", "RAP-091"}
+
+
+async def test_without_a_call_no_tool_runs() -> None:
+    async with demo_server("rap") as server:
+        report = await judged(server.url, None, (), PATIENT)
+        executions: dict[str, Any] = dict(await server.executions())
+    assert reasons(report, Status.FAILED) == {}
+    assert reasons(report, Status.SKIPPED).keys() >= {"RAP-020", "RAP-030", "RAP-070"}
+    assert set(executions["operations"].values()) == {0}
+
+
+# The faults.
+
+AT_ONCE = 8  # are tried: most of it is waiting
+GROUPS = (
+    [str(number) for number in (*range(1, 13), *range(20, 25))],
+    [*(str(number) for number in range(30, 40)), "36b", "36c"],
+    [*(str(number) for number in range(40, 49)), "48b"],
+    [*(str(number) for number in (*range(50, 53), *range(60, 66), 70, *range(80, 84), 90, 91)), "64b"],
+)
+# Who drops a call does not say what is wrong with it either.
+SEEN_BY_MORE = {"40": {"RAP-040", "RAP-041"}, "42": {"RAP-042", "RAP-043"}}
+OF_NO_TOKEN = ("12",)  # credentials go to no other origin
+
+
+async def test_the_small_server_without_a_fault_passes() -> None:
+    async with faulty_rap() as server:
+        report = await judged(server.url, TOKEN, CALLS, BRIEF)
+    assert reasons(report, Status.FAILED) == {}
+    assert reasons(report, Status.SKIPPED) == {}
+
+
+def own_check(fault: str) -> str:
+    """The check that a fault is named after."""
+    return f"RAP-{int(fault.rstrip('abc')):03d}"
+
+
+async def seen(fault: str, room: asyncio.Semaphore) -> set[str]:
+    """The checks that fail for a server with a fault."""
+    token = None if fault in OF_NO_TOKEN else TOKEN
+    async with room, faulty_rap(fault, token) as server:
+        return set(reasons(await judged(server.url, token, CALLS, BRIEF), Status.FAILED))
+
+
+@pytest.mark.parametrize("faults", GROUPS, ids=lambda faults: f"{faults[0]}-{faults[-1]}")
+async def test_each_check_fails_for_its_own_fault_and_no_unrelated_one_does(faults: list[str]) -> None:
+    room = asyncio.Semaphore(AT_ONCE)
+    failed = await asyncio.gather(*(seen(fault, room) for fault in faults))
+    expected = {fault: SEEN_BY_MORE.get(fault, {own_check(fault)}) for fault in faults}
+    assert dict(zip(faults, failed, strict=True)) == expected
+
+
+def test_every_check_has_a_fault() -> None:
+    assert {each.id for each in rap_checks()} == {own_check(fault) for group in GROUPS for fault in group}
