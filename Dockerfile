@@ -6,17 +6,19 @@ COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY gateway gateway
 # The versions that were tested; as a variable, because what builds the wheel is held to them too.
 ENV PIP_CONSTRAINT=/src/constraints.txt
-# pip stays behind: only what it installs goes into the image.
+# pip stays behind: only what it installs goes into the image. It is compiled apart, without the times of files, so that two
+# builds are alike and nothing is compiled again when the files get other times.
 RUN python -m venv /pip \
  && python -m venv --without-pip /opt/toolgate \
- && /pip/bin/pip --python /opt/toolgate --no-cache-dir --disable-pip-version-check install '.[otel]'
+ && /pip/bin/pip --python /opt/toolgate --no-cache-dir --disable-pip-version-check install --no-compile '.[otel]' \
+ && PYTHONHASHSEED=0 /opt/toolgate/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/toolgate/lib
 
 
 FROM python:3.14-slim-trixie
 
 LABEL org.opencontainers.image.title="Toolgate" \
       org.opencontainers.image.description="A multi-protocol gateway for AI tools" \
-      org.opencontainers.image.version="0.1.0" \
+      org.opencontainers.image.version="0.2.0" \
       org.opencontainers.image.licenses="MIT"
 
 COPY --from=build /opt/toolgate /opt/toolgate

@@ -21,7 +21,7 @@ PINNED := $(PIP_QUIET) --constraint constraints.txt
 ENVIRONMENT = $(PYTHON) -m venv --clear --without-pip $(@D)
 INTO = $(BIN)/python -m pip --python $(@D)/bin/python install
 
-.PHONY: help demo test test-soak test-interop test-lowest test-pythons test-deploy test-console check bench bench-quick bench-peers bench-instructions lint interop constraints clean
+.PHONY: help demo test test-soak test-interop test-lowest test-pythons test-deploy test-console check bench bench-quick bench-peers bench-instructions lint interop constraints release clean
 
 help:
 	@echo "make demo   run demonstration tool servers behind Toolgate, and print curl lines to paste"
@@ -34,6 +34,7 @@ help:
 	@echo "make test-console  drive the console with a browser, and make the pictures of its pages"
 	@echo "make bench  measure the cost of a call (bench-quick: a short run; bench-peers: beside Envoy and FastMCP)"
 	@echo "make bench-instructions  count the instructions of one call (valgrind)"
+	@echo "make release  build wheel, sdist, image, chart and bill of materials into dist/, twice, and try each"
 	@echo "make check  lint and type-check only"
 
 # What the gateway itself needs.
@@ -123,6 +124,11 @@ $(DEPLOY)/.installed: pyproject.toml constraints.txt tests/deploy/requirements.t
 	$(PYTHON) -m venv --clear $(@D)
 	$(@D)/bin/python -m pip install $(PINNED) --editable '.[dev]' --requirement tests/deploy/requirements.txt
 	@touch $@
+
+# In the environment of the tests of deployment, whose programs it takes. RELEASE holds further words, such as
+# --base=registry for an image to publish, and --complete, with which nothing may be left out.
+release: $(DEPLOY)/.installed
+	PYTHONPATH=.ci $(DEPLOY)/bin/python -m release $(RELEASE)
 
 # Apart from the others because it takes a browser, Debian's chromium: without it everything is skipped. It also makes the
 # pictures of docs/console.md.

@@ -1,3 +1,3 @@
 """Toolgate: a gateway between AI agents and their tools."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

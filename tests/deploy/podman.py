@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import resource
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,22 +73,9 @@ class Podman:
         return subprocess.run(command, capture_output=True, text=True, timeout=timeout_s, cwd=CHECKOUT)
 
 
-@contextmanager
-def store() -> Iterator[Podman]:
-    """A store with the base image in it; skips the test where containers cannot be had."""
-    need_namespaces()
-    for name in ("podman", "mmdebstrap"):
-        program(name, name)
-    with TemporaryDirectory(prefix="toolgate-podman-", dir="/tmp") as folder:  # it takes paths of 50 characters at most
-        podman = Podman(Path(folder))
-        try:
-            _build_base(podman)
-            yield podman
-        finally:
-            podman.output("rm", "--all", "--force", "--time=0")
-
-
-def _build_base(podman: Podman) -> None:
+def put_together(podman: Podman) -> None:
+    """Makes the base image of a Debian with the same Python."""
+    program("mmdebstrap", "mmdebstrap")
     file = podman.folder / "debian.tar"
     command = ["mmdebstrap", "--quiet", *STAND_IN, DEBIAN, str(file)]
     made = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S)
@@ -96,6 +83,25 @@ def _build_base(podman: Podman) -> None:
         pytest.skip(f"no base image can be put together here: {made.stderr.strip()[-300:]}")
     podman.output("import", "--quiet", str(file), BASE, timeout_s=BUILD_S)
     file.unlink()
-    tried = podman.run("--rm", BASE, "true")
+    need_containers(podman, BASE)
+
+
+def need_containers(podman: Podman, image: str) -> None:
+    """Skips the test where podman runs nothing."""
+    tried = podman.run("--rm", "--entrypoint=true", image)
     if tried.returncode:
         pytest.skip(f"podman runs no containers here: {tried.stderr.strip()[-300:]}")
+
+
+@contextmanager
+def store(base: Callable[[Podman], None] = put_together) -> Iterator[Podman]:
+    """A store with what `base` puts into it, the base image; skips the test where containers cannot be had."""
+    need_namespaces()
+    program("podman", "podman")
+    with TemporaryDirectory(prefix="toolgate-podman-", dir="/tmp") as folder:  # it takes paths of 50 characters at most
+        podman = Podman(Path(folder))
+        try:
+            base(podman)
+            yield podman
+        finally:
+            podman.output("rm", "--all", "--force", "--time=0")

@@ -14,11 +14,14 @@ from importlib.metadata import distributions
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import helm_python
 import pytest
 from packaging.utils import canonicalize_name
 
 from gateway import __version__
 from gateway.demo.fleet import SERVERS
+from release.chart import pack
+from tests.deploy import charts
 from tests.deploy.tools import CHECKOUT, beside_python, output, program
 from tests.pins import CONSTRAINTS, differing, installed_for, required, requirements
 from tests.support.demonstration import LAST_LINE, read_screen
@@ -26,9 +29,19 @@ from tests.support.terminal import gone, running
 
 INSTALL_S = 300.0  # both are built in environments of their own, for which packages are fetched; on a busy machine
 STOP_S = 20.0
-FILES = ("pyproject.toml", "constraints.txt", "README.md", "CHANGELOG.md", "LICENSE", "Makefile", "Dockerfile")
+FILES = (
+    "pyproject.toml",
+    "constraints.txt",
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "LICENSE",
+    "Makefile",
+    "Dockerfile",
+)
 HIDDEN = (".ci/run", ".dockerignore", ".gitignore")
-FOLDERS = ("gateway", "config", "docs", "helm", "tests")
+FOLDERS = (".ci/release", ".github", "gateway", "config", "docs", "helm", "tests")
 
 
 @dataclass(frozen=True)
@@ -160,3 +173,13 @@ def test_the_demonstration_runs_in_an_empty_folder_and_leaves_it_empty(
     assert [*work.iterdir(), *temporary.iterdir()] == []
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", urlsplit(shown.url).port or 0)) != 0  # the port is free again
+
+
+def test_helm_takes_the_package_of_the_chart_wherever_it_is_packed(tmp_path: Path) -> None:
+    there = tmp_path / "there"
+    shutil.copytree(CHECKOUT / "helm/toolgate", there / "toolgate", copy_function=shutil.copyfile)  # with other times
+    for number, folder in enumerate((CHECKOUT / "helm", there)):
+        pack(folder / "toolgate", tmp_path / f"{number}.tgz", 1_700_000_000)
+    assert (tmp_path / "0.tgz").read_bytes() == (tmp_path / "1.tgz").read_bytes()
+    with helm_python.Chart.load(tmp_path / "0.tgz") as chart:
+        assert chart.render(charts.values("minimal"), name="prod", namespace="tools")

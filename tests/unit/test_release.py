@@ -14,6 +14,8 @@ import yaml
 from packaging.utils import canonicalize_name
 
 from gateway import __version__
+from release.notes import section
+from release.tools import FailedError
 from tests.interop.programs import interpreter
 from tests.pins import CONSTRAINTS, ROOT, differing, installed_for, pins, required, requirements
 from tests.support.markdown import links
@@ -32,7 +34,36 @@ def test_the_version_is_that_of_the_image_and_of_the_one_that_the_chart_installs
     (label,) = re.findall(r'image\.version="([^"]+)"', (ROOT / "Dockerfile").read_text("utf-8"))
     chart = yaml.safe_load((ROOT / "helm/toolgate/Chart.yaml").read_text("utf-8"))
     example = yaml.safe_load((ROOT / "helm/toolgate/ci/production-values.yaml").read_text("utf-8"))
-    assert (label, chart["appVersion"], example["image"]["tag"]) == (__version__,) * 3
+    assert (label, chart["version"], chart["appVersion"], example["image"]["tag"]) == (__version__,) * 4
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/comparison.md"])
+def test_pages_name_the_version(page: str) -> None:
+    assert re.search(rf"\b{re.escape(__version__)}, not released", (ROOT / page).read_text("utf-8"))
+
+
+def test_the_notes_of_the_version_are_its_section_of_the_changelog() -> None:
+    text = section((ROOT / "CHANGELOG.md").read_text("utf-8"), __version__)
+    assert text.startswith("### Callers")
+    assert "\n## " not in text
+
+
+@pytest.mark.parametrize(
+    ("changelog", "found"),
+    [
+        ("# Changelog\n\n## 2.0.0 (unreleased)\n\n- b\n\n## 1.0.0\n\n- a\n", "- a\n"),
+        ("## 1.0.0 (2026-11-24)\n\n- a\n### More\n- c\n## 0.9.0\n- b", "- a\n### More\n- c\n"),
+        ("## 1.0.0\n\n## 0.9.0\n- b", None),
+        ("## 1.0.01\n- b", None),
+        ("", None),
+    ],
+)
+def test_a_version_without_a_section_has_no_notes(changelog: str, found: str | None) -> None:
+    if found is not None:
+        assert section(changelog, "1.0.0") == found
+        return
+    with pytest.raises(FailedError, match=r"says nothing about version 1\.0\.0"):
+        section(changelog, "1.0.0")
 
 
 def test_no_link_of_the_readme_is_broken_on_the_page_of_the_package() -> None:

@@ -27,6 +27,7 @@ MAKE_RUNS = {
     "test-pythons": ".ci/on-debian",
     "test-interop": "tests/interop/mcp",
     "test-soak": "soak",
+    "release": "-m release",
     "check": "mypy",
     "bench": "-m tests.bench",
     "bench-quick": "-m tests.bench --quick",
