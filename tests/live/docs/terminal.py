@@ -27,6 +27,7 @@ MAKE_RUNS = {
     "test-pythons": ".ci/on-debian",
     "test-interop": "tests/interop/mcp",
     "test-soak": "soak",
+    "docs": "-m tests.site",
     "release": "-m release",
     "check": "mypy",
     "bench": "-m tests.bench",

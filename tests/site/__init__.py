@@ -1,0 +1,1 @@
+"""The handbook as a website: `make docs` stages its pages, has Zensical build them, and checks what came out."""
