@@ -131,7 +131,8 @@ class ReplicaSync:
         self._some_stale.set()
 
     async def _beat(self) -> None:
-        backoff = Backoff(FIRST_RETRY_S, LAST_RETRY_S)
+        # Of replicas that were cut off together, the last is back before the first may judge: within a lease.
+        backoff = Backoff(FIRST_RETRY_S, min(LAST_RETRY_S, self._timing.lease_s / 2))
         while True:
             try:
                 is_restoring = await self._beat_once()
