@@ -13,7 +13,7 @@ import pytest
 from gateway.state.port import ACCEPTED, AWAITING_USER, DISPATCHING, REGISTERED, UNKNOWN, Record, StateUnavailable
 from gateway.state.redis import RedisState
 from tests.live.state.conftest import Replicas
-from tests.live.state.replica import ReplicaProcess, replica_process
+from tests.live.state.replica import LONG_LEASE_S, ReplicaProcess, replica_process
 from tests.support.redis_server import RedisServer
 from tests.support.stored_calls import judges, orphans, outcome_of, state_of, until
 
@@ -88,15 +88,15 @@ async def test_a_replica_that_thaws_dispatches_no_call_that_was_taken_over(
 
 async def test_a_replica_is_not_dead_because_redis_was_frozen(redis_server: RedisServer, replicas: Replicas) -> None:
     """A lease can run out because it could not be renewed: then no replica is dead."""
-    successor = await replicas.open()
-    async with replica_process(redis_server.url) as living:
+    successor = await replicas.open(LONG_LEASE_S)
+    async with replica_process(redis_server.url, LONG_LEASE_S) as living:
         await holds_calls(living)
         redis_server.freeze()
-        await asyncio.sleep(1.0)  # longer than a lease
+        await asyncio.sleep(1.5 * LONG_LEASE_S)
         redis_server.thaw()
         await until(lambda: successor.is_up, "the successor has Redis again")
         loop = asyncio.get_running_loop()
-        end = loop.time() + 1.0
+        end = loop.time() + 1.5 * LONG_LEASE_S
         while loop.time() < end:
             with suppress(StateUnavailable):
                 assert not await successor.claim_orphans(100)
