@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gateway.cli.output import FAILED, OK, UNREACHABLE, USAGE, CommandError, complain, print_json, put, say
+from gateway.conformance.callbacks import Address
 from gateway.conformance.checks import Check, Outcome, Report, Status
 from gateway.conformance.client_checks import client_checks
 from gateway.conformance.clients import client_subject
@@ -22,7 +23,7 @@ from gateway.conformance.http import answers
 from gateway.conformance.protocols import SERVERS, Asked, all_checks
 from gateway.conformance.reports import as_json, as_junit, as_markdown, explained, for_people
 from gateway.conformance.rest import FORMS, ToolCall
-from gateway.conformance.running import chosen
+from gateway.conformance.running import LIMIT_S, chosen
 from gateway.conformance.running import run as run_checks
 
 DESCRIPTION = (
@@ -35,6 +36,7 @@ KINDS = ("server", "client", "explain", "list")
 FORMATS = ("text", "json", "junit", "markdown")
 TOKEN = "CONFORMANCE_TOKEN"  # noqa: S105 - the name of a variable; that of callers is for their own gateway
 MCP = "mcp"
+CONSENT_S = 120.0
 NODE = 22  # the first that the suite runs on
 MCP_SUITE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
 
@@ -55,6 +57,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--token", metavar="TOKEN", help=f"a bearer token; better in {TOKEN}")
     parser.add_argument("--owner-id", metavar="ID", help="of RCRT: for whom a token is asked")
     parser.add_argument("--agent-id", metavar="ID", help="of RCRT: as which agent")
+    parser.add_argument(
+        "--callback-host", default="127.0.0.1", metavar="HOST", help="of RAP: listen there for callbacks"
+    )
+    parser.add_argument("--callback-port", type=int, default=0, metavar="PORT", help="of RAP: the same (default: any)")
+    parser.add_argument("--callback-url", metavar="URL", help="of RAP: where tool servers reach that address")
+    parser.add_argument(
+        "--consent", action="store_true", help=f"of RAP: you consent when asked, within {CONSENT_S:g} s"
+    )
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="checks by id or level: OXP-04?")
     parser.add_argument("--baseline", type=Path, metavar="FILE", help="a JSON report; what has failed there is known")
     parser.add_argument("--format", choices=FORMATS, default="text", help="of the report (default: %(default)s)")
@@ -127,12 +137,27 @@ async def _judge_server(arguments: argparse.Namespace) -> Report:
     if arguments.subject is None:
         raise CommandError(USAGE, "The URL of the tool server is missing.")
     protocol, url = SERVERS[arguments.protocol], arguments.subject
-    asked = Asked(url, _headers(arguments), _calls(arguments), arguments.owner_id, arguments.agent_id)
+    consent_s = CONSENT_S if arguments.consent else 0.0
+    asked = Asked(
+        url,
+        _headers(arguments),
+        _calls(arguments),
+        arguments.owner_id,
+        arguments.agent_id,
+        callbacks=Address(arguments.callback_host, arguments.callback_port, arguments.callback_url),
+        consent_s=consent_s,
+        tell=complain,
+    )
     checks = _chosen(protocol.checks(), arguments)
     if not await answers(url):
         raise CommandError(UNREACHABLE, f"Nothing answers at {url}.")
-    async with protocol.open(asked) as subject:
-        return await run_checks(protocol.title, url, checks, subject, on_outcome=_told())
+    try:
+        async with protocol.open(asked) as subject:
+            limit_s = LIMIT_S + consent_s
+            return await run_checks(protocol.title, url, checks, subject, on_outcome=_told(), limit_s=limit_s)
+    except (OSError, OverflowError) as exc:
+        where = f"{arguments.callback_host}, port {arguments.callback_port}"
+        raise CommandError(USAGE, f"Callbacks cannot be received at {where}: {exc}.") from exc
 
 
 async def _judge_client(arguments: argparse.Namespace) -> Report:

@@ -116,7 +116,7 @@ class Inbox:
 
 
 class Receiver:
-    """An HTTP server on a port of loopback with a path for each call."""
+    """An HTTP server with a path for each call; `base_url` may have a path, too, which a proxy may strip."""
 
     def __init__(self, base_url: str) -> None:
         self._base_url = base_url
@@ -163,12 +163,24 @@ class _Server(uvicorn.Server):
         yield
 
 
+class Address(Struct, frozen=True):
+    """Where a receiver listens, and the URL that tool servers are told; without one, that of the address itself."""
+
+    host: str = "127.0.0.1"
+    port: int = 0  # any that is free
+    url: str | None = None
+
+
 @asynccontextmanager
-async def receiving() -> AsyncIterator[Receiver]:
-    """Runs a receiver."""
-    listener = socket.create_server(("127.0.0.1", 0))
+async def receiving(address: Address | None = None) -> AsyncIterator[Receiver]:
+    """Runs a receiver. Raises OSError if it cannot listen there."""
+    address = address or Address()
+    is_v6 = ":" in address.host
+    family = socket.AF_INET6 if is_v6 else socket.AF_INET
+    listener = socket.create_server((address.host, address.port), family=family)
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    receiver = Receiver(f"http://127.0.0.1:{listener.getsockname()[1]}")
+    host = f"[{address.host}]" if is_v6 else address.host
+    receiver = Receiver((address.url or f"http://{host}:{listener.getsockname()[1]}").rstrip("/"))
     config = uvicorn.Config(
         receiver,
         lifespan="off",

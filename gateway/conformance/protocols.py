@@ -8,25 +8,31 @@ from typing import Any
 
 from msgspec import Struct
 
+from gateway.conformance.callbacks import Address
 from gateway.conformance.checks import Check
 from gateway.conformance.client_checks import client_checks
 from gateway.conformance.http import Client
-from gateway.conformance.rap import rap_subject
-from gateway.conformance.rap_checks import rap_checks
+from gateway.conformance.rap import Waits, rap_checks, rap_subject
 from gateway.conformance.rcrt import rcrt_subject
 from gateway.conformance.rcrt_checks import rcrt_checks
-from gateway.conformance.rest import FORMS, Form, RestServer, ToolCall
-from gateway.conformance.rest_checks import checks_for
+from gateway.conformance.rest import FORMS, Form, RestServer, ToolCall, rest_checks
 
 
 class Asked(Struct, frozen=True):
-    """What the operator says of a tool server. `owner_id` and `agent_id` are of RCRT."""
+    """What the operator says of a tool server.
+
+    `owner_id` and `agent_id` are of RCRT. Of RAP are `callbacks`, where they are received, and `consent_s`, how long
+    to wait for a person who consents. `tell` shows a sentence to the operator.
+    """
 
     url: str
     headers: Mapping[str, str]
     calls: Sequence[ToolCall]
     owner_id: str | None = None
     agent_id: str | None = None
+    callbacks: Address | None = None
+    consent_s: float = 0.0
+    tell: Callable[[str], None] = lambda sentence: None
 
 
 Open = Callable[[Asked], AbstractAsyncContextManager[Any]]
@@ -49,11 +55,12 @@ def _rest(form: Form) -> Protocol:
         finally:
             await client.aclose()
 
-    return Protocol(form.source, lambda: checks_for(form), open_)
+    return Protocol(form.source, lambda: rest_checks(form), open_)
 
 
 def _open_rap(asked: Asked) -> AbstractAsyncContextManager[Any]:
-    return rap_subject(asked.url, asked.headers, asked.calls)
+    waits = Waits(consent_s=asked.consent_s)
+    return rap_subject(asked.url, asked.headers, asked.calls, waits, address=asked.callbacks, tell=asked.tell)
 
 
 def _open_rcrt(asked: Asked) -> AbstractAsyncContextManager[Any]:

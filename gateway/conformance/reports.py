@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
-from gateway.conformance.checks import Check, Level, Outcome, Report, Status
+from gateway.conformance.checks import NEEDS_CALL, Check, Level, Outcome, Report, Status
 from gateway.model import JsonObject
 
 SIGNS = {Status.PASSED: "✓", Status.FAILED: "✕", Status.SKIPPED: "-"}
@@ -29,6 +29,8 @@ def for_people(report: Report, *, colour: bool, verbose: bool) -> Iterator[str]:
     """
     verdict = "conforms" if report.is_good else "does not conform"
     yield f"{report.subject} {verdict} to {report.protocol}: {summary(report)}"
+    if lacking := [it for it in report.of(Status.SKIPPED) if it.reason == NEEDS_CALL]:
+        yield f"{len(lacking)} checks need a tool that may run: name one with --call TOOL JSON."
     failed = [outcome for level in Level for outcome in report.of(Status.FAILED, level)]
     for outcome in failed:
         yield _painted(f"{SIGNS[Status.FAILED]} {_title(outcome.check)}", Status.FAILED, colour=colour)

@@ -1,14 +1,17 @@
 """What the demonstration tool servers have in common: tools, their versions, and how one call is run.
 
 The order of a call and its refusals follow Call Tool of OTC 1.0 and OXP 1.0; how they are dressed is left to each
-server. A repeated `call_id` runs the tool again, as it does on most servers in the wild; `executions` shows it.
+server. A repeated `call_id` gets the result of the first call. `executions` counts repetitions, too: it shows how often
+a call was sent.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 import uuid
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -22,6 +25,7 @@ Version: TypeAlias = tuple[int, int, int]
 
 TOOL_ID = re.compile(r"([A-Za-z0-9_]+\.[A-Za-z0-9_]+)(?:@([0-9]+)(?:\.([0-9]+)\.([0-9]+))?)?")
 MAX_REPORTED = 20  # problems of one input
+MAX_KEPT = 1000  # results of calls with an id, the latest
 
 
 def _named(member: str) -> JsonObject:
@@ -125,6 +129,15 @@ def object_schema(properties: JsonObject, *required: str) -> JsonObject:
     return {"type": "object", "properties": properties, "required": list(required), "additionalProperties": False}
 
 
+@dataclass(frozen=True)
+class _Kept:
+    """A call with an id, and the result that it has or will have."""
+
+    tool: Tool
+    arguments: JsonObject
+    result: asyncio.Future[JsonObject]
+
+
 class Toolbox:
     """The tools of one server. `authorize` returns the challenges that stand between a context and the tool."""
 
@@ -136,6 +149,7 @@ class Toolbox:
             self._validators[tool.id, tool.version] = _validator(tool.input_schema)
         self._request = _validator(CALL_TOOL_REQUEST)
         self._authorize = authorize
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self.executions = dict.fromkeys(self._versions, 0)
 
     def definitions(self) -> list[JsonObject]:
@@ -174,6 +188,24 @@ class Toolbox:
         self._check_requirements(tool, context)
 
         self.executions[tool.id] += 1
+        call_id = request.get("call_id")
+        if not call_id:
+            return await self._run(tool, arguments, context, str(uuid.uuid4()))
+        kept = self._kept.get(call_id)
+        if kept is None:
+            running = asyncio.ensure_future(self._run(tool, arguments, context, call_id))
+            kept = self._kept[call_id] = _Kept(tool, arguments, running)
+            if len(self._kept) > MAX_KEPT:
+                self._kept.popitem(last=False)
+        if (kept.tool, kept.arguments) != (tool, arguments):
+            raise RefusedError("The call_id was used for another call")
+        result = await asyncio.shield(kept.result)
+        if result.get("error", {}).get("can_retry"):
+            self._kept.pop(call_id, None)
+        return result
+
+    async def _run(self, tool: Tool, arguments: JsonObject, context: Context, call_id: str) -> JsonObject:
+        """Runs a tool; returns its CallToolResponse."""
         started = time.perf_counter()
         outcome: JsonObject
         try:
@@ -181,7 +213,7 @@ class Toolbox:
         except ToolError as failed:
             outcome = {"success": False, "error": failed.error}
         duration_ms = round((time.perf_counter() - started) * 1000, 3)
-        return {"call_id": request.get("call_id") or str(uuid.uuid4()), "duration": duration_ms, **outcome}
+        return {"call_id": call_id, "duration": duration_ms, **outcome}
 
     def _check_input(self, tool: Tool, arguments: JsonObject) -> None:
         errors: dict[str, str] = {}

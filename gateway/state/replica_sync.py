@@ -235,8 +235,13 @@ class ReplicaSync:
 async def _sleep_until(when: float) -> None:
     """Sleeps until then by the clock of the loop. A pause in seconds would end at another time in each partition."""
     loop = asyncio.get_running_loop()
-    due = loop.create_future()
-    timer = loop.call_at(when, due.set_result, None)
+    due: asyncio.Future[None] = loop.create_future()
+
+    def end() -> None:
+        if not due.done():  # the sleeper may have been cancelled in this very turn of the loop
+            due.set_result(None)
+
+    timer = loop.call_at(when, end)
     try:
         await due
     finally:

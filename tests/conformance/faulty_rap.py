@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 
-from gateway.conformance.rap_checks import NOWHERE
+from gateway.conformance.rap import NOWHERE
 from tests import plainhttp
 from tests.streams import Request, accepting, http_reply, read_request
 
@@ -50,6 +50,7 @@ class FaultyRap:
         self.bodies: dict[str, Json] = {}
         self.questions: dict[str, asyncio.Future[int]] = {}
         self.invocations = 0
+        self.consented = asyncio.Event()
 
     @property
     def url(self) -> str:
@@ -94,6 +95,9 @@ class FaultyRap:
             "10": {"tools": [*tools[:-1], tools[-1] | {"inputSchema": {"type": "object"}}]},
             "11": {"tools": [*tools[:-1], tools[-1] | {"annotations": {"readOnly": "yes"}}]},
             "12": {"endpoint": f"http://localhost:{self.port}/invoke"},
+            "undeclared": {
+                "tools": [each | {"annotations": {"readOnly": True, "destructive": True}} for each in tools]
+            },
         }
         return found | changes.get(self.fault, {})
 
@@ -248,6 +252,9 @@ class FaultyRap:
     async def run_deploy(self, call: Json) -> None:
         url = "http://login.example/consent" if self.fault == "80" else "https://login.example/consent"
         await self.say(call, "oauth", id=call["id"], auth_url=url)
+        if self.fault != "84":
+            await self.consented.wait()
+            await self.result(call, text="Deployed")
 
     # Notices, and answers to questions.
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import httpx
 import pytest
 
-from gateway.conformance.checks import Report, Status
-from gateway.conformance.rap import Waits, rap_subject
-from gateway.conformance.rap_checks import rap_checks
+from gateway.conformance.checks import NEEDS_CALL, Report, Status
+from gateway.conformance.rap import Waits, rap_checks, rap_subject
 from gateway.conformance.rest import ToolCall
 from gateway.conformance.running import run
 from tests import plainhttp
@@ -34,16 +33,17 @@ CALLS = (
     ToolCall("note", {"text": "hello"}),
     *(ToolCall(name, {}) for name in ("photo", "watch", "tick", "ask", "deploy")),
 )
-PATIENT = Waits(result_s=20.0, ack_s=5.0, hold_s=0.3, quiet_s=0.3)
-BRIEF = Waits(result_s=2.0, ack_s=2.0, hold_s=0.3, quiet_s=0.15)  # of a server in the same process
+PATIENT = Waits(result_s=20.0, ack_s=5.0, hold_s=0.3, quiet_s=0.3, consent_s=20.0)
+BRIEF = Waits(result_s=2.0, ack_s=2.0, hold_s=0.3, quiet_s=0.15, consent_s=1.0)  # of a server in the same process
 
 
-async def judged(url: str, token: str | None, calls: Sequence[ToolCall], waits: Waits) -> Report:
-    """All checks, against the server at a URL."""
+async def judged(
+    url: str, token: str | None, calls: Sequence[ToolCall], waits: Waits, tell: Callable[[str], None] = print
+) -> Report:
+    """All checks, against the server at a URL; `tell` is the person who runs them."""
     headers = {} if token is None else {"authorization": f"Bearer {token}"}
-    async with rap_subject(
-        url, headers, calls, waits, httpx.AsyncHTTPTransport(verify=plainhttp.NO_AUTHORITY)
-    ) as server:
+    transport = httpx.AsyncHTTPTransport(verify=plainhttp.NO_AUTHORITY)
+    async with rap_subject(url, headers, calls, waits, transport, tell=tell) as server:
         return await run("RAP", url, rap_checks(), server)
 
 
@@ -53,8 +53,15 @@ def reasons(report: Report, status: Status) -> dict[str, str]:
 
 
 async def test_the_demonstration_server_passes() -> None:
-    async with demo_server("rap") as server:
-        report = await judged(server.url, None, DEMONSTRATION, PATIENT)
+    async with demo_server("rap") as server, plainhttp.async_client() as browser:
+        consents = set()
+
+        def consent(sentence: str) -> None:
+            url = sentence.partition("'")[2].partition("'")[0]
+            consents.add(asyncio.create_task(browser.post(url)))
+
+        report = await judged(server.url, None, DEMONSTRATION, PATIENT, consent)
+        assert [answer.status_code for answer in await asyncio.gather(*consents)] == [200]
     assert reasons(report, Status.FAILED) == {}
     assert reasons(report, Status.SKIPPED).keys() == {"RAP-090", "RAP-091"}
 
@@ -66,13 +73,24 @@ async def test_the_demonstration_server_asks_for_its_token_everywhere() -> None:
     assert reasons(report, Status.PASSED).keys() >= {"RAP-090", "RAP-091"}
 
 
-async def test_without_a_call_no_tool_runs() -> None:
+async def test_without_a_call_only_a_tool_runs_that_is_declared_to_read() -> None:
+    said: list[str] = []
     async with demo_server("rap") as server:
-        report = await judged(server.url, None, (), PATIENT)
+        report = await judged(server.url, None, (), PATIENT, said.append)
         executions: dict[str, Any] = dict(await server.executions())
     assert reasons(report, Status.FAILED) == {}
-    assert reasons(report, Status.SKIPPED).keys() >= {"RAP-020", "RAP-030", "RAP-070"}
-    assert set(executions["operations"].values()) == {0}
+    assert reasons(report, Status.SKIPPED).keys() >= {"RAP-064", "RAP-080", "RAP-081"}
+    assert said == ["lint is called, because the toolset declares it as readOnly."]
+    assert {name for name, count in executions["operations"].items() if count} == {"lint"}
+
+
+async def test_without_a_call_no_tool_runs_that_is_not_declared_to_read() -> None:
+    async with faulty_rap("undeclared") as server:
+        report = await judged(server.url, TOKEN, (), BRIEF)
+        ran = [body for body in server.bodies.values() if server.wrong(body) is None]
+    assert ran == []
+    assert reasons(report, Status.FAILED) == {}
+    assert reasons(report, Status.SKIPPED)["RAP-020"] == NEEDS_CALL
 
 
 # The faults.
@@ -82,7 +100,7 @@ GROUPS = (
     [str(number) for number in (*range(1, 13), *range(20, 25))],
     [*(str(number) for number in range(30, 40)), "36b", "36c"],
     [*(str(number) for number in range(40, 49)), "48b"],
-    [*(str(number) for number in (*range(50, 53), *range(60, 66), 70, *range(80, 84), 90, 91)), "64b"],
+    [*(str(number) for number in (*range(50, 53), *range(60, 66), 70, *range(80, 85), 90, 91)), "64b"],
 )
 # Who drops a call does not say what is wrong with it either.
 SEEN_BY_MORE = {"40": {"RAP-040", "RAP-041"}, "42": {"RAP-042", "RAP-043"}}
@@ -91,7 +109,7 @@ OF_NO_TOKEN = ("12",)  # credentials go to no other origin
 
 async def test_the_small_server_without_a_fault_passes() -> None:
     async with faulty_rap() as server:
-        report = await judged(server.url, TOKEN, CALLS, BRIEF)
+        report = await judged(server.url, TOKEN, CALLS, BRIEF, lambda sentence: server.consented.set())
     assert reasons(report, Status.FAILED) == {}
     assert reasons(report, Status.SKIPPED) == {}
 
@@ -105,7 +123,9 @@ async def seen(fault: str, room: asyncio.Semaphore) -> set[str]:
     """The checks that fail for a server with a fault."""
     token = None if fault in OF_NO_TOKEN else TOKEN
     async with room, faulty_rap(fault, token) as server:
-        return set(reasons(await judged(server.url, token, CALLS, BRIEF), Status.FAILED))
+        consent = server.consented.set
+        report = await judged(server.url, token, CALLS, BRIEF, lambda sentence: consent())
+        return set(reasons(report, Status.FAILED))
 
 
 @pytest.mark.parametrize("faults", GROUPS, ids=lambda faults: f"{faults[0]}-{faults[-1]}")

@@ -17,8 +17,7 @@ import pytest
 
 from gateway.conformance.checks import Report, Status
 from gateway.conformance.http import Client
-from gateway.conformance.rest import FORMS, RestServer, ToolCall
-from gateway.conformance.rest_checks import checks_for
+from gateway.conformance.rest import FORMS, RestServer, ToolCall, rest_checks
 from gateway.conformance.running import run
 from gateway.demo.fleet import start_fleet
 from tests import plainhttp
@@ -74,7 +73,7 @@ async def judged(good: Good, dialect: str, spoil: Spoil | None = None, calls: tu
     """All checks of a dialect, against a server with one fault or none."""
     async with _client(good, dialect, spoil) as client:
         server = RestServer(client, FORMS[dialect], calls, has_credential=True)
-        return await run(dialect, "the gateway", checks_for(FORMS[dialect]), server)
+        return await run(dialect, "the gateway", rest_checks(FORMS[dialect]), server)
 
 
 @asynccontextmanager
@@ -348,5 +347,5 @@ async def test_the_same_for_checks_of_the_version_header(good: Good, number: int
 
 
 def test_every_check_has_a_fault() -> None:
-    checks = {int(each.id.rpartition("-")[2]) for form in FORMS.values() for each in checks_for(form)}
+    checks = {int(each.id.rpartition("-")[2]) for form in FORMS.values() for each in rest_checks(form)}
     assert checks == FAULTS.keys() | OF_HEADERS.keys()

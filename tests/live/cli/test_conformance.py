@@ -15,13 +15,25 @@ from tests.support.ports import lasting_port
 from tests.support.terminal import entered, tool_server
 
 ADD = ("--call", "Calculator.Add", '{"a": 1, "b": 2}')
-MORE = (*ADD, "--call", "Calculator.Add", '{"a": 1, "b": 3}')  # sees that the server keeps no call ids
+MORE = (*ADD, "--call", "Calculator.Add", '{"a": 1, "b": 3}')
 
 
 @pytest.fixture(scope="module")
 def office() -> Iterator[str]:
     with tool_server() as url:
         yield url
+
+
+def test_every_demonstration_server_of_otc_passes_whole(office: str) -> None:
+    done = entered("conformance", "server", office, "--protocol", "otc", *MORE)
+    assert done.returncode == 0
+    assert ", 0 failed, " in done.stdout
+
+
+def test_without_a_call_the_report_says_how_many_checks_need_one(office: str) -> None:
+    done = entered("conformance", "server", office, "--protocol", "otc")
+    assert done.returncode == 0
+    assert "\n11 checks need a tool that may run: name one with --call TOOL JSON.\n" in done.stdout
 
 
 def test_a_server_that_conforms_gets_one_line(office: str) -> None:
@@ -53,10 +65,11 @@ def test_programs_get_json_and_junit_and_a_baseline_takes_failures_out(office: s
     assert entered(*words, "text", "--baseline", str(known)).returncode == 0
 
 
-def test_a_good_practice_that_is_missing_does_not_fail(office: str) -> None:
-    done = entered("conformance", "server", office, "--protocol", "otc", *MORE, "--only", "good")
+def test_a_good_practice_that_is_missing_does_not_fail() -> None:
+    with tool_server("rap_server") as url:  # which has no list of LangChain's form
+        done = entered("conformance", "server", url, "--protocol", "lc", "--only", "good")
     assert done.returncode == 0
-    assert "✕ OTC-029 GOOD" in done.stdout
+    assert "✕ LC-013 GOOD" in done.stdout
 
 
 def test_a_token_is_sent_and_never_shown(office: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,6 +146,21 @@ def test_servers_that_answer_later_are_judged_too(office: str, protocol: str, id
     done = entered("conformance", "server", office, "--protocol", protocol, "--only", id_, *ids)
     assert done.returncode == 1
     assert f"✕ {id_}" in done.stdout
+
+
+def test_callbacks_are_received_where_the_operator_says() -> None:
+    port = lasting_port()
+    with tool_server("rap_server") as url:
+        words = ("conformance", "server", url, "--protocol", "rap", "--only", "RAP-030", "--call", "photo", "{}")
+        done = entered(*words, "--callback-host", "127.0.0.2", "--callback-port", str(port))
+        assert (done.returncode, done.stderr) == (0, "")
+        unheard = entered(*words, "--callback-url", f"http://127.0.0.1:{port}/elsewhere", "--format", "json")
+        assert unheard.returncode == 1
+        sent = json.loads(unheard.stdout)["checks"][0]["sent"]
+        assert f'"callback_url": "http://127.0.0.1:{port}/elsewhere/callback/' in sent
+        wrong = entered(*words, "--callback-host", "::2")
+        assert wrong.returncode == 2
+        assert "Callbacks cannot be received at ::2" in wrong.stderr
 
 
 def test_mcp_is_left_to_the_official_suite_where_node_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

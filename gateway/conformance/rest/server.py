@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import json
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from gateway.conformance.checks import SkippedError
+from gateway.conformance.checks import NEEDS_CALL, SkippedError
 from gateway.conformance.http import Answer, Client
 
 JSON = {"content-type": "application/json", "accept": "application/json"}
@@ -93,11 +94,12 @@ class RestServer:
         self.calls = calls
         self.has_credential = has_credential
         self._listed: list[dict[str, Any]] | None = None
+        self._run = secrets.token_hex(8)
         self._ids = itertools.count(1)
 
     def new_id(self) -> str:
-        """An id for a call that no other call has."""
-        return f"kit-{id(self):x}-{next(self._ids)}"
+        """An id for a call that no other call has, also of an earlier run."""
+        return f"kit-{self._run}-{next(self._ids)}"
 
     async def list_tools(self, **more: Any) -> Answer:
         """Asks for the list, in the way of the dialect."""
@@ -134,7 +136,7 @@ class RestServer:
     def allowed(self) -> ToolCall:
         """A call that may be made. Raises SkippedError."""
         if not self.calls:
-            raise SkippedError("A tool has to run for this: name one with --call TOOL JSON.")
+            raise SkippedError(NEEDS_CALL)
         return self.calls[0]
 
     async def call(self, tool: str, arguments: Any, **members: Any) -> Answer:

@@ -1,4 +1,4 @@
-"""A tool server that speaks the Reactive Agent Protocol (RAP), as the checks call it."""
+"""A RAP server under test, as the checks call it."""
 
 from __future__ import annotations
 
@@ -6,86 +6,42 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
-from urllib.parse import urlsplit
 
 import httpx
-from msgspec import Struct
 
-from gateway.conformance.callbacks import Callback, Inbox, Receiver, Reply, accept, receiving
-from gateway.conformance.checks import Exchange, SkippedError, UnfitError
+from gateway.conformance.callbacks import Address, Callback, Receiver, Reply, accept, receiving
+from gateway.conformance.checks import NEEDS_CALL, SkippedError, UnfitError
 from gateway.conformance.http import Answer, Client
+from gateway.conformance.rap.invocation import CANCEL, CLOSE, OUTCOMES, TOOLSET, Invocation, Waits, is_url, origin
 from gateway.conformance.rest import JSON, ToolCall
+from gateway.conformance.samples import sample
 
-TOOLSET = "/.well-known/rap-toolset"
-CANCEL = "/cancel_tool_call"
-CLOSE = "/close_thread"
-OUTCOMES = ("tool_result", "oauth", "user_choice")  # one of these has to come (Lifecycle)
-ERROR = "Error: "  # Tool Result, Error Results
 MAX_QUESTIONS = 5  # of one call
-
-
-class Waits(Struct, frozen=True):
-    """How long the checks wait, in seconds."""
-
-    result_s: float = 20.0  # for the outcome of a call
-    ack_s: float = 5.0  # for an acknowledgement, which is due at once
-    hold_s: float = 2.0  # before a callback is answered, where that is to take long
-    quiet_s: float = 1.0  # for what may not come
-
-
-class Invocation(Struct):
-    """A call that was sent: its ids, what it was acknowledged with and what it has brought."""
-
-    id: str
-    group_id: str
-    call_id: str | None
-    inbox: Inbox
-    sent_s: float = 0.0  # on the monotonic clock
-    acked_s: float = 0.0
-    ack: Answer | None = None
-    sent: str = ""  # as a report shows it
-    trouble: UnfitError | None = None  # why there is no acknowledgement
-    choice: Answer | None = None  # to the answer of a question
-    cancelled_s: float | None = None
-
-    @property
-    def is_accepted(self) -> bool:
-        """Whether a result is due: real callers take each 2xx for an acknowledgement."""
-        return self.ack is not None and 200 <= self.ack.status < 300
-
-    def acknowledgement(self) -> Answer:
-        """Raises UnfitError if there is none."""
-        if self.ack is None:
-            raise self.trouble or UnfitError("An acknowledgement.")
-        return self.ack
-
-    def exchange(self, callback: Callback | None = None) -> Exchange:
-        """The invocation, and one of its callbacks, or the last, or that there is none."""
-        sent = self.sent if self.ack is None else self.ack.exchange.sent
-        if callback is None:
-            callback = self.inbox.callbacks[-1] if self.inbox.callbacks else None
-        return Exchange(sent, "no callback" if callback is None else callback.written)
-
-    def must(self, holds: bool, expected: str, callback: Callback | None = None) -> None:
-        """Raises UnfitError with this call and a callback unless something holds."""
-        if not holds:
-            raise UnfitError(expected, self.exchange(callback))
 
 
 class RapServer:
     """The server under test, and what is known of it: its toolset, and what came of the calls that may be made."""
 
     def __init__(
-        self, client: Client, calls: Sequence[ToolCall], receiver: Receiver, waits: Waits, *, has_credential: bool
+        self,
+        client: Client,
+        calls: Sequence[ToolCall],
+        receiver: Receiver,
+        waits: Waits,
+        *,
+        has_credential: bool,
+        tell: Callable[[str], None],
     ) -> None:
+        """`tell` shows a sentence to the person who runs the checks."""
         self.client = client
         self.calls = calls
         self.receiver = receiver
         self.waits = waits
         self.has_credential = has_credential
+        self._tell = tell
         self._toolset: dict[str, Any] | None = None
         self._observed: list[tuple[ToolCall, Invocation]] | None = None
         self._looking = asyncio.Lock()
@@ -206,14 +162,28 @@ class RapServer:
 
     async def observed(self) -> list[tuple[ToolCall, Invocation]]:
         """Each call that may be made, and what came of it: made once, one after the other. Raises SkippedError."""
-        if not self.calls:
-            raise SkippedError("A tool has to run for this: name one with --call TOOL JSON.")
         async with self._looking:
+            if not self.calls:
+                self.calls = [await self._harmless()]
             if self._observed is None:
                 self._observed = [(call, await self._observe(call)) for call in self.calls]
                 await self.quiet()
                 await self._cancel_what_goes_on()
             return self._observed
+
+    async def _harmless(self) -> ToolCall:
+        """A call of a tool that the toolset declares as reading only. Raises SkippedError."""
+        for tool in await self.tools():
+            said = tool.get("annotations")
+            annotations = said if isinstance(said, dict) else {}
+            is_harmless = annotations.get("readOnly") is True and annotations.get("destructive") is not True
+            if not is_harmless or annotations.get("requiresAuth") or annotations.get("longRunning") is True:
+                continue
+            name, arguments = tool.get("name"), sample(tool.get("inputSchema"))
+            if isinstance(name, str) and arguments is not None:
+                self._tell(f"{name} is called, because the toolset declares it as readOnly.")
+                return ToolCall(name, arguments)
+        raise SkippedError(NEEDS_CALL)
 
     async def accepted(self) -> list[tuple[ToolCall, Invocation]]:
         """Those that were acknowledged. Raises SkippedError if there are none."""
@@ -257,6 +227,8 @@ class RapServer:
         seen = 0
         for _ in range(MAX_QUESTIONS):
             outcome = await invocation.inbox.first(lambda it: it.kind in OUTCOMES, self.waits.result_s, after=seen)
+            if outcome is not None and outcome.kind == "oauth":
+                await self._consent(invocation, outcome)
             if outcome is None or outcome.kind != "user_choice":
                 break
             seen = invocation.inbox.callbacks.index(outcome) + 1
@@ -264,6 +236,15 @@ class RapServer:
             if invocation.choice is None:
                 break
         return invocation
+
+    async def _consent(self, invocation: Invocation, asked: Callback) -> None:
+        """Has the person who runs the checks consent, if that was offered, and waits for the result."""
+        if not self.waits.consent_s:
+            return
+        url = asked.document.get("auth_url")
+        self._tell(f"Consent at {url!r:.500}: the result is waited for during {self.waits.consent_s:g} s.")
+        after = invocation.inbox.callbacks.index(asked) + 1
+        await invocation.inbox.first(lambda it: it.kind == "tool_result", self.waits.consent_s, after=after)
 
     async def choose(self, invocation: Invocation, selected: Any, question: Callback) -> Answer | None:
         """Answers a question at an origin of this server; None elsewhere, and if there is no answer to that."""
@@ -316,32 +297,6 @@ def _goes_on(invocation: Invocation) -> bool:
     )
 
 
-def text_of(result: Callback) -> str:
-    """The text of a result: of the items of its `content`, or its `text` (Tool Result)."""
-    document = result.document
-    content = document.get("content")
-    if isinstance(content, list) and content:
-        return "\n".join(str(it.get("text", "")) for it in content if isinstance(it, dict) and it.get("type") == "text")
-    return str(document.get("text", ""))
-
-
-def is_url(value: Any) -> bool:
-    """Whether this is an http or https URL with a host."""
-    if not isinstance(value, str):
-        return False
-    try:
-        url = httpx.URL(value)
-    except httpx.InvalidURL:
-        return False
-    return url.scheme in ("http", "https") and url.host != ""
-
-
-def origin(url: str) -> tuple[str, str | None, int | None]:
-    """Scheme, host and port."""
-    parts = urlsplit(url)
-    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
-
-
 @asynccontextmanager
 async def rap_subject(
     url: str,
@@ -349,14 +304,19 @@ async def rap_subject(
     calls: Sequence[ToolCall],
     waits: Waits | None = None,
     transport: httpx.AsyncBaseTransport | None = None,
+    *,
+    address: Address | None = None,
+    tell: Callable[[str], None] = lambda sentence: None,
 ) -> AsyncIterator[RapServer]:
-    """The server at a URL, with a receiver of its callbacks.
+    """The server at a URL, with a receiver of its callbacks at an address.
 
-    `headers` hold the credentials, if there are any; `transport` may carry requests in another way.
+    `headers` hold the credentials, if there are any; `transport` may carry requests in another way. `tell` shows a
+    sentence to the person who runs the checks. Raises OSError if callbacks cannot be received there.
     """
     client = Client(url, headers, transport)
     try:
-        async with receiving() as receiver:
-            yield RapServer(client, calls, receiver, waits or Waits(), has_credential=bool(headers))
+        async with receiving(address) as receiver:
+            has_credential = bool(headers)
+            yield RapServer(client, calls, receiver, waits or Waits(), has_credential=has_credential, tell=tell)
     finally:
         await client.aclose()

@@ -1,0 +1,72 @@
+"""Checks of how callbacks are delivered, and of concurrent calls."""
+
+from __future__ import annotations
+
+import asyncio
+
+from gateway.conformance.callbacks import statuses
+from gateway.conformance.rap.registry import GOOD, MUST, SHOULD, Registry
+from gateway.conformance.rap.server import RapServer
+
+AT_ONCE = 10
+
+check = Registry()
+
+
+@check(
+    50,
+    SHOULD,
+    "A callback answered with 503 is sent again",
+    page="Transport",
+    remedy="Post it again after a pause, on 5xx and without an answer; a few times, with longer pauses.",
+)
+async def delivers_again(server: RapServer) -> None:
+    invocation, first = await server.finished(await server.plain(), reply=statuses(503))
+    again = await invocation.inbox.first(lambda it: True, server.waits.result_s, after=1)
+    invocation.must(again is not None, "The same callback again.", first)
+    invocation.must(again is not None and again.document == first.document, "The same callback again.", again)
+
+
+@check(
+    51,
+    SHOULD,
+    "A callback answered with 4xx is not sent again",
+    page="Transport",
+    remedy="Give up: the caller no longer knows the call.",
+)
+async def gives_up(server: RapServer) -> None:
+    invocation, _ = await server.finished(await server.plain(), reply=statuses(404, 404, 404))
+    await server.quiet()
+    invocation.must(len(invocation.inbox.callbacks) == 1, "No callback after a status of 404.")
+
+
+@check(
+    52,
+    GOOD,
+    "A callback that is answered slowly is sent once",
+    page="Transport",
+    remedy="Wait some seconds for the answer: the caller may have to store the result first.",
+)
+async def waits_for_answers(server: RapServer) -> None:
+    async def slowly(_number: int) -> int:
+        await asyncio.sleep(server.waits.hold_s)
+        return 200
+
+    invocation, _ = await server.finished(await server.plain(), reply=slowly)
+    await asyncio.sleep(server.waits.hold_s)
+    await server.quiet()
+    invocation.must(len(invocation.inbox.callbacks) == 1, f"One callback, answered after {server.waits.hold_s:g} s.")
+
+
+@check(
+    70,
+    MUST,
+    "Concurrent calls get their own results",
+    page="Tool Result",
+    remedy="Share no state between calls.",
+)
+async def calls_at_once(server: RapServer) -> None:
+    call = await server.plain()
+    for invocation, result in await asyncio.gather(*(server.finished(call) for _ in range(AT_ONCE))):
+        named = result.document.get("id"), result.document.get("group_id")
+        invocation.must(named == (invocation.id, invocation.group_id), "The result of this call.", result)

@@ -1,0 +1,94 @@
+"""One call of a RAP server: what was sent, and what it has led to."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+from msgspec import Struct
+
+from gateway.conformance.callbacks import Callback, Inbox
+from gateway.conformance.checks import Exchange, UnfitError
+from gateway.conformance.http import Answer
+
+TOOLSET = "/.well-known/rap-toolset"
+CANCEL = "/cancel_tool_call"
+CLOSE = "/close_thread"
+OUTCOMES = ("tool_result", "oauth", "user_choice")  # one of these has to come (Lifecycle)
+ERROR = "Error: "  # Tool Result, Error Results
+
+
+class Waits(Struct, frozen=True):
+    """How long the checks wait, in seconds."""
+
+    result_s: float = 20.0  # for the outcome of a call
+    ack_s: float = 5.0  # for an acknowledgement, which is due at once
+    hold_s: float = 2.0  # before a callback is answered, where that is to take long
+    quiet_s: float = 1.0  # for what may not come
+    consent_s: float = 0.0  # for a person who consents, if one is there
+
+
+class Invocation(Struct):
+    """A call that was sent: its ids, what it was acknowledged with and what it has brought."""
+
+    id: str
+    group_id: str
+    call_id: str | None
+    inbox: Inbox
+    sent_s: float = 0.0  # on the monotonic clock
+    acked_s: float = 0.0
+    ack: Answer | None = None
+    sent: str = ""  # as a report shows it
+    trouble: UnfitError | None = None  # why there is no acknowledgement
+    choice: Answer | None = None  # to the answer of a question
+    cancelled_s: float | None = None
+
+    @property
+    def is_accepted(self) -> bool:
+        """Whether a result is due: real callers take each 2xx for an acknowledgement."""
+        return self.ack is not None and 200 <= self.ack.status < 300
+
+    def acknowledgement(self) -> Answer:
+        """Raises UnfitError if there is none."""
+        if self.ack is None:
+            raise self.trouble or UnfitError("An acknowledgement.")
+        return self.ack
+
+    def exchange(self, callback: Callback | None = None) -> Exchange:
+        """The invocation, and one of its callbacks, or the last, or that there is none."""
+        sent = self.sent if self.ack is None else self.ack.exchange.sent
+        if callback is None:
+            callback = self.inbox.callbacks[-1] if self.inbox.callbacks else None
+        return Exchange(sent, "no callback" if callback is None else callback.written)
+
+    def must(self, holds: bool, expected: str, callback: Callback | None = None) -> None:
+        """Raises UnfitError with this call and a callback unless something holds."""
+        if not holds:
+            raise UnfitError(expected, self.exchange(callback))
+
+
+def text_of(result: Callback) -> str:
+    """The text of a result: of the items of its `content`, or its `text` (Tool Result)."""
+    document = result.document
+    content = document.get("content")
+    if isinstance(content, list) and content:
+        return "\n".join(str(it.get("text", "")) for it in content if isinstance(it, dict) and it.get("type") == "text")
+    return str(document.get("text", ""))
+
+
+def is_url(value: Any) -> bool:
+    """Whether this is an http or https URL with a host."""
+    if not isinstance(value, str):
+        return False
+    try:
+        url = httpx.URL(value)
+    except httpx.InvalidURL:
+        return False
+    return url.scheme in ("http", "https") and url.host != ""
+
+
+def origin(url: str) -> tuple[str, str | None, int | None]:
+    """Scheme, host and port."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname, parts.port or {"http": 80, "https": 443}.get(parts.scheme)
