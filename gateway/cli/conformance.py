@@ -16,8 +16,7 @@ from typing import Any
 
 from gateway.cli.output import FAILED, OK, UNREACHABLE, USAGE, CommandError, complain, print_json, put, say
 from gateway.conformance.checks import Check, Outcome, Report, Status
-from gateway.conformance.client_checks import client_checks
-from gateway.conformance.clients import client_subject
+from gateway.conformance.clients import client_checks, client_subject
 from gateway.conformance.http import answers
 from gateway.conformance.protocols import SERVERS, Asked, all_checks
 from gateway.conformance.reports import as_json, as_junit, as_markdown, explained, for_people

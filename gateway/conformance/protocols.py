@@ -9,12 +9,11 @@ from typing import Any
 from msgspec import Struct
 
 from gateway.conformance.checks import Check
-from gateway.conformance.client_checks import client_checks
+from gateway.conformance.clients import client_checks
 from gateway.conformance.http import Client
 from gateway.conformance.rap import rap_subject
 from gateway.conformance.rap_checks import rap_checks
-from gateway.conformance.rcrt import rcrt_subject
-from gateway.conformance.rcrt_checks import rcrt_checks
+from gateway.conformance.rcrt import rcrt_checks, rcrt_subject
 from gateway.conformance.rest import FORMS, Form, RestServer, ToolCall
 from gateway.conformance.rest_checks import checks_for
 

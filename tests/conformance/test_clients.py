@@ -12,11 +12,10 @@ from time import monotonic
 import pytest
 
 from gateway.conformance.checks import Report, Status, UnfitError
-from gateway.conformance.client_checks import client_checks, scenarios_of
-from gateway.conformance.clients import client_subject
+from gateway.conformance.clients import client_checks, client_subject, scenarios_of
+from gateway.conformance.clients.scenarios import SCENARIOS
 from gateway.conformance.rest import FORMS, Form
 from gateway.conformance.running import run
-from gateway.conformance.scenarios import SCENARIOS
 from tests.support.processes import until
 
 GOOD, BAD, OWN = ([sys.executable, "-m", f"tests.conformance.{name}_client"] for name in ("good", "bad", "own"))

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.conformance.checks import Report, Status
-from gateway.conformance.rcrt import Limits, rcrt_subject
-from gateway.conformance.rcrt_checks import rcrt_checks
+from gateway.conformance.rcrt import Limits, rcrt_checks, rcrt_subject
 from gateway.conformance.rest import ToolCall
 from gateway.conformance.running import run
 from tests.conformance.faulty_rcrt import FAULTS, faulty_rcrt

@@ -1,4 +1,4 @@
-"""The event stream of an RCRT server, recorded: what came, within limits of size, for checks that wait for events."""
+"""Records the event stream of an RCRT server, within limits of size, for checks that wait for events."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""An RCRT server with its runner, as the checks ask it: breadcrumbs, tokens, one event stream, requests for tools.
+"""The RCRT server under test, with its runner: tokens, breadcrumbs, the event stream, and requests for tools.
 
-Follows RCRT as its server and its tools-runner were in November 2025. What the checks store has the tag `toolgate-kit`
-and a time to live, and is deleted at the end.
+Follows RCRT's server and its tools-runner as of November 2025. Every breadcrumb that the checks store has the tag
+`toolgate-kit` and a time to live, and is deleted at the end.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from typing import Any
 import httpx
 from msgspec import Struct
 
-from gateway.conformance.checks import Exchange, SkippedError, UnfitError, shown
+from gateway.conformance.checks import SkippedError, UnfitError
 from gateway.conformance.http import Answer, Client
-from gateway.conformance.rcrt_events import Event, Recording, recording
+from gateway.conformance.rcrt.events import Recording, recording
+from gateway.conformance.rcrt.messages import REQUEST, RESPONSE, Asked, Response, answers, response_in
 from gateway.conformance.rest import ToolCall
 
 OWNER_ID = "00000000-0000-0000-0000-000000000001"  # the tenant of a server as it is shipped
@@ -30,10 +31,11 @@ AGENT_ID = "6f1c2b9e-4a0d-4e0e-9d0b-2f6f0a1b7c11"
 ROLES = ["emitter", "subscriber"]
 JSON = {"content-type": "application/json"}
 WORKSPACE = "workspace:tools"
-REQUEST, RESPONSE, CODE, CATALOG = "tool.request.v1", "tool.response.v1", "tool.code.v1", "tool.catalog.v1"
-NOTE = "toolgate.kit.v1"  # the schema of breadcrumbs that are for nothing else
+CODE, CATALOG = "tool.code.v1", "tool.catalog.v1"
+NOTE = "toolgate.kit.v1"  # the schema of breadcrumbs that nobody acts on
 KIT = "toolgate-kit"
-UNISSUED = (404, 503)  # of a server that issues no tokens
+NO_TOOL = "kit-no-such-tool"
+UNISSUED = (404, 503)  # statuses of a server that issues no tokens
 CRUMB_LIFE = timedelta(hours=1)
 PAGE = 200  # tools of a list
 MAX_TOOLS = 200  # whose records are read
@@ -47,29 +49,6 @@ class Limits(Struct, frozen=True):
     ping_s: float = 12.0  # for the next ping; there is one every 5 s
     quiet_s: float = 1.5  # to see that nothing comes, or nothing more
     poll_s: float = 0.5  # between looks at the list, for a response whose event was lost
-
-
-class Asked(Struct, frozen=True):
-    """A request for a tool that was stored."""
-
-    request_id: str
-    crumb_id: str
-    answer: Answer
-
-
-class Response(Struct, frozen=True):
-    """The response to a request, and how it came."""
-
-    crumb_id: str
-    tags: Sequence[Any]
-    context: Mapping[str, Any]
-    is_event: bool
-    exchange: Exchange
-
-    def must(self, holds: bool, expected: str) -> None:
-        """Raises UnfitError with the request and the response unless something holds."""
-        if not holds:
-            raise UnfitError(expected, self.exchange)
 
 
 class RcrtServer:
@@ -257,7 +236,7 @@ class RcrtServer:
             entries += [entry | {"breadcrumb_id": entry.get("id")} for entry in listed if answers(asked, entry)]
         by_id: dict[str, Response] = {}
         for entry in entries:
-            made = _response(asked, entry, is_event="id" not in entry)
+            made = response_in(asked, entry)
             by_id.setdefault(made.crumb_id, made)
             if made.crumb_id not in self._stored:
                 self._stored.append(made.crumb_id)
@@ -278,6 +257,18 @@ class RcrtServer:
                 return found[0]
             if time.monotonic() >= ends_at:
                 return None
+
+    async def must_respond(self, asked: Asked) -> Response:
+        """The first response to a request. Raises UnfitError without one."""
+        response = await self.response(asked)
+        if response is None:
+            expected = f"A response within {self.limits.response_s:g} s."
+            raise UnfitError(expected, asked.answer.exchange)
+        return response
+
+    async def ask_unknown(self) -> Asked:
+        """Files a request for a tool that does not exist."""
+        return await self.ask(NO_TOOL, {})
 
     async def made(self, call: ToolCall) -> tuple[Asked, Response]:
         """Makes a call that is allowed. Raises SkippedError if it is not answered, which is a check of its own."""
@@ -326,26 +317,15 @@ async def rcrt_subject(
         await client.aclose()
 
 
-def answers(asked: Asked, crumb: Event) -> bool:
-    """Whether an event or an entry of a list is the response to a request: by its context, else by its tags."""
-    if crumb.get("schema_name") != RESPONSE:
-        return False
-    context, tags = crumb.get("context"), crumb.get("tags")
-    named = context.get("request_id", context.get("requestId")) if isinstance(context, dict) else None
-    tag = f"request:{asked.request_id}"
-    return named == asked.request_id or (named is None and isinstance(tags, list) and tag in tags)
+def context_in(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The context of a breadcrumb; empty if it is not an object."""
+    found = record.get("context")
+    return found if isinstance(found, dict) else {}
 
 
-def _response(asked: Asked, crumb: Event, *, is_event: bool) -> Response:
-    context, tags = crumb.get("context"), crumb.get("tags")
-    came = f"{asked.answer.exchange.came}\n\n{json.dumps(crumb, ensure_ascii=False)}"
-    return Response(
-        crumb_id=str(crumb.get("breadcrumb_id")),
-        tags=tags if isinstance(tags, list) else [],
-        context=context if isinstance(context, dict) else {},
-        is_event=is_event,
-        exchange=Exchange(asked.answer.exchange.sent, shown(came)),
-    )
+def schema_in(context: Mapping[str, Any], which: str) -> Any:
+    """The `input` or `output` schema in the context of a tool, under its present name or an older one."""
+    return context.get(f"{which}_schema", context.get(f"{which}Schema"))
 
 
 def _id_in(answer: Answer) -> str | None:
