@@ -32,9 +32,9 @@ async def change(server: RcrtServer) -> None:
 @check(
     20,
     MUST,
-    "A PATCH whose `If-Match` names another version is refused with 412",
+    "`If-Match` restricts a PATCH to one version",
     section=PATCH,
-    remedy="Compare If-Match with the version, and change nothing if they differ.",
+    remedy="Respond with 412 and change nothing if If-Match differs from the version; otherwise make the change.",
 )
 async def version_conflict(server: RcrtServer) -> None:
     crumb_id, _ = await server.created(server.draft())
@@ -42,6 +42,8 @@ async def version_conflict(server: RcrtServer) -> None:
     answer.must(answer.status == 412, "Status 412.")
     record, answer = await server.record(crumb_id)
     answer.must(record.get("title") == "conformance" and record.get("version") == 1, "An unchanged breadcrumb.")
+    answer = await server.send("PATCH", f"/breadcrumbs/{crumb_id}", {"title": "changed"}, if_match='"1"')
+    answer.must(answer.status == 200, "Status 200 if the version is the same.")
 
 
 @check(

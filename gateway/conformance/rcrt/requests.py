@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from gateway.conformance.checks import SkippedError
 from gateway.conformance.rcrt.messages import RESPONSE
-from gateway.conformance.rcrt.registry import MUST, RUNNER, STANDARD, Registry
+from gateway.conformance.rcrt.registry import MUST, RUNNER, SHOULD, STANDARD, Registry
 from gateway.conformance.rcrt.server import WORKSPACE, RcrtServer
 
 DISPATCH = f"{RUNNER}: dispatchEventToTool"
@@ -72,7 +73,7 @@ async def request_without_id(server: RcrtServer) -> None:
     call = server.allowed()
     await server.made(call)
     asked = await server.ask(call.tool, call.input, has_id=False)
-    response = await server.response(asked, server.limits.event_s)
+    response = await server.response(asked)
     asked.answer.must(response is not None, f"A response with request_id {asked.crumb_id}.")
 
 
@@ -85,12 +86,31 @@ async def request_without_id(server: RcrtServer) -> None:
 )
 async def other_requests(server: RcrtServer) -> None:
     call = server.allowed()
-    await server.made(call)
+    await server.events()
     wrong = ((WORKSPACE,), ("tool:request", "workspace:kit"), ("tool:request", WORKSPACE, "health:check"))
     asked = [await server.ask(call.tool, call.input, tags=tags) for tags in wrong]
-    await asyncio.sleep(server.limits.quiet_s)
+    await server.stay_quiet(call)
     for tags, each in zip(wrong, asked, strict=True):
         each.answer.must(await server.responses(each) == [], f"No response to a request tagged {', '.join(tags)}.")
+
+
+@check(
+    69,
+    SHOULD,
+    "Changing a request does not execute it again",
+    section=DISPATCH,
+    remedy="Remember the breadcrumbs of requests that were executed: a PATCH is announced like a new breadcrumb.",
+)
+async def changed_request(server: RcrtServer) -> None:
+    call = server.allowed()
+    asked, _ = await server.made(call)
+    await asyncio.sleep(server.limits.quiet_s)
+    so_far = len(await server.responses(asked))
+    answer = await server.send("PATCH", f"/breadcrumbs/{asked.crumb_id}", {"title": "changed"})
+    if answer.status != 200:  # which is a check of its own
+        raise SkippedError(f"Breadcrumbs cannot be changed: {answer.status}.")
+    await server.stay_quiet(call)
+    answer.must(len(await server.responses(asked)) <= so_far, "No other response after the change.")
 
 
 @check(

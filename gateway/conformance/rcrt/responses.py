@@ -9,7 +9,7 @@ from typing import Any
 from gateway.conformance.checks import SkippedError
 from gateway.conformance.rcrt.messages import RESPONSE, answers
 from gateway.conformance.rcrt.registry import MUST, OPENAPI, SHOULD, STANDARD, Registry
-from gateway.conformance.rcrt.server import WORKSPACE, RcrtServer, context_in, schema_in
+from gateway.conformance.rcrt.server import RcrtServer, context_in, schema_in
 from gateway.conformance.schemas import fits, is_schema
 
 FORM = f"{STANDARD}: tool.response.v1"
@@ -36,11 +36,11 @@ async def response_has_output(server: RcrtServer) -> None:
     MUST,
     "A response has the tags of a response",
     section=FORM,
-    remedy=f"Tag it tool:response, {WORKSPACE}, and request: followed by the id of the request.",
+    remedy="Tag it tool:response, and request: followed by the id of the request.",
 )
 async def response_has_tags(server: RcrtServer) -> None:
     asked, response = await server.made(server.allowed())
-    for tag in ("tool:response", WORKSPACE, f"request:{asked.request_id}"):
+    for tag in ("tool:response", f"request:{asked.request_id}"):
         response.must(tag in response.tags, f"The tag {tag}.")
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import time
 import uuid
 
+from gateway.conformance.checks import SkippedError
 from gateway.conformance.rcrt.registry import MUST, SERVER, SHOULD, Registry
 from gateway.conformance.rcrt.server import RcrtServer
+
+READER_ID = "0f0c4b52-6f0e-4f5c-8c6e-7d1f5f3f9a02"  # an agent of its own: a server keeps the latest roles of each
+LEEWAY_S = 60  # that servers allow after exp
 
 check = Registry()
 
@@ -24,7 +27,7 @@ async def token(server: RcrtServer) -> None:
     answer.must(answer.status == 200, "Status 200.")
     answer.must(isinstance(answer.member("token"), str), "A string in `token`.")
     for name, wanted in (("owner_id", server.owner_id), ("agent_id", server.agent_id)):
-        answer.must(answer.member(name) == wanted, f"`{name}` {wanted}.")
+        answer.must(str(answer.member(name)).lower() == wanted.lower(), f"`{name}` {wanted}.")
     answer.must(isinstance(answer.member("roles"), list), "A list in `roles`.")
     expiry = answer.member("exp")
     answer.must(isinstance(expiry, int | float) and expiry > time.time(), "A time in the future in `exp`.")
@@ -51,11 +54,9 @@ async def token_needs_uuids(server: RcrtServer) -> None:
     remedy="Keep AUTH_MODE at jwt: otherwise anyone who can reach the port can run tools.",
 )
 async def without_token(server: RcrtServer) -> None:
-    answer = await server.client.send("GET", f"/breadcrumbs/{uuid.uuid4()}/full", is_known=False)
+    answer = await server.send_unauthenticated("GET", f"/breadcrumbs/{uuid.uuid4()}/full")
     answer.must(answer.status == 401, "Status 401 for a read.")
-    body = json.dumps(server.draft()).encode()
-    headers = {"content-type": "application/json"}
-    answer = await server.client.send("POST", "/breadcrumbs", body=body, headers=headers, is_known=False)
+    answer = await server.send_unauthenticated("POST", "/breadcrumbs", server.draft())
     answer.must(answer.status == 401, "Status 401 for a new breadcrumb.")
 
 
@@ -69,3 +70,48 @@ async def without_token(server: RcrtServer) -> None:
 async def wrong_token(server: RcrtServer) -> None:
     async with server.stream(authorization="Bearer kit.wrong.token") as stream:
         stream.must(stream.status == 401, "Status 401.")
+
+
+@check(
+    5,
+    SHOULD,
+    "An expired token is refused with 401",
+    section=f"{SERVER}: AuthContext",
+    remedy="Verify exp on every request.",
+)
+async def expired_token(server: RcrtServer) -> None:
+    ttl_s = -10 * LEEWAY_S
+    answer = await server.minted(ttl_sec=ttl_s)
+    expiry = answer.member("exp") if answer.status == 200 else None
+    if not isinstance(expiry, int | float) or expiry > time.time() - LEEWAY_S:
+        raise SkippedError("The server issues no token that has expired.")
+    headers = {"authorization": f"Bearer {answer.member('token')}"}
+    answer = await server.send("GET", f"/breadcrumbs/{uuid.uuid4()}/full", **headers)
+    answer.must(answer.status == 401, "Status 401.")
+
+
+@check(
+    6,
+    SHOULD,
+    "A token in the query of the URL opens the event stream",
+    section=f"{SERVER}: AuthContext",
+    remedy="Read access_token from the query if there is no Authorization header: browsers cannot set one on a stream.",
+)
+async def token_in_query(server: RcrtServer) -> None:
+    async with server.stream_by_query() as stream:
+        stream.must(stream.status == 200, "Status 200.")
+
+
+@check(
+    7,
+    SHOULD,
+    "A token without the role emitter or curator cannot create breadcrumbs",
+    section=f"{SERVER}: create_breadcrumb",
+    remedy="Respond with 403 unless the roles of the token include emitter or curator.",
+)
+async def roles_are_enforced(server: RcrtServer) -> None:
+    answer = await server.minted(agent_id=READER_ID, roles=["subscriber"])
+    if answer.status != 200:  # which is a check of its own
+        raise SkippedError(f"The server issued no token: {answer.status}.")
+    answer = await server.create(server.draft(), authorization=f"Bearer {answer.member('token')}")
+    answer.must(answer.status == 403, "Status 403.")
