@@ -31,13 +31,16 @@ def sends_credential(plain: Seen) -> None:
 @check(
     61,
     MUST,
-    "No URL contains the credential",
+    "No URL contains the credential, or a token or secret for a tool",
     "plain",
+    "required",
     page=SECURITY_PAGE,
-    remedy="Send it in a header: URLs appear in logs.",
+    remedy="Send the credential in a header and the others in `context`: URLs appear in logs.",
 )
-def credential_in_no_url(plain: Seen) -> None:
-    plain.must(not any(plain.token in it.target for it in plain.requests), "No credential in a URL.")
+def credential_in_no_url(plain: Seen, required: Seen) -> None:
+    for seen in (plain, required):
+        for secret in (seen.token, *seen.secrets.values()):
+            seen.must(not any(secret in it.target for it in seen.requests), "No credential and no secret in a URL.")
 
 
 @check(
@@ -127,3 +130,31 @@ def sends_required(required: Seen) -> None:
         sent = context.get(kind)
         fits = isinstance(sent, list) and any(isinstance(it, dict) and entry.items() <= it.items() for it in sent)
         required.must(fits, f"{{id: {id_}, {member}: ...}} in `context.{kind}`.")
+
+
+@check(
+    68,
+    SHOULD,
+    "Tokens and secrets for tools are not printed",
+    "required-failed",
+    page=SECURITY_PAGE,
+    remedy="Keep them out of messages and logs.",
+    forms=REQUIRING,
+)
+def secrets_not_shown(failed: Seen) -> None:
+    failed.called()
+    failed.must_not_print(failed.secrets)
+
+
+@check(
+    69,
+    MUST,
+    "Tokens and secrets for tools are not sent to another origin",
+    "required-moved",
+    page=SECURITY_PAGE,
+    remedy="Do not follow a redirect of a POST to another host or port.",
+    forms=REQUIRING,
+)
+def secrets_stay(moved: Seen) -> None:
+    for id_, secret in moved.secrets.items():
+        moved.must(not any(it.has(secret) for it in moved.elsewhere), f"No value of {id_} at another origin.")

@@ -95,3 +95,15 @@ def empty_list(empty: Seen) -> None:
 )
 def garbled_answer(garbled: Seen) -> None:
     garbled.must_fail("an HTML page in place of a result")
+
+
+@check(
+    37,
+    MUST,
+    "A list that is refused is a failure",
+    "unlisted",
+    page="List Tools",
+    remedy="Check the status of the list, and exit with a non-zero code unless it is 200.",
+)
+def refused_list(unlisted: Seen) -> None:
+    unlisted.must_fail("status 403 for the list")

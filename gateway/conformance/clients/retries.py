@@ -96,11 +96,14 @@ def gives_up(busy: Seen) -> None:
     "A call that may have run is retried only under its id",
     "broken",
     "reset",
+    "cut",
+    "garbled",
     page=ID_PAGE,
     remedy="Retry with the same call_id, or not at all: otherwise the tool may run twice.",
 )
-def repeats_with_id(broken: Seen, reset: Seen) -> None:
-    for seen, what in ((broken, "status 500"), (reset, "a reset connection")):
+def repeats_with_id(broken: Seen, reset: Seen, cut: Seen, garbled: Seen) -> None:
+    after = {"status 500": broken, "a reset connection": reset, "half a response": cut, "a page of HTML": garbled}
+    for what, seen in after.items():
         ids = [(request_in(seen.form, it) or {}).get("call_id") for it in seen.calls]
         fits = len(ids) < 2 or (ids[0] is not None and len(set(map(repr, ids))) == 1)
         seen.must(fits, f"After {what}, no retry, or one with the same `call_id`; the ids were {ids}.")

@@ -1,4 +1,4 @@
-"""What the scripted tool server does to clients: one scenario for each behaviour, written in any dialect."""
+"""The scenarios that the scripted tool server plays, one per behaviour, in any dialect."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INPUT = {"text": "hello", "count": 3}
 VALUE = {"said": "hello", "times": 3}
 CALL_PATHS = ("/tools/call", "/call")  # pages of each of the specifications name both
 WRONG_PARAMETER = "has to be a number of sheets"  # to be found again in what a client prints
-FOREIGN = {"kit_later": {"since": "2.0"}, "x-kit": [1, None]}  # members of a version to come
+FOREIGN = {"kit_later": {"since": "2.0"}, "x-kit": [1, None]}  # members of a later version
 ASKED_SECRET, OTHER_SECRET = "KIT_ASKED", "KIT_OTHER"
 ASKED_ACCESS, OTHER_ACCESS = "kit-asked", "kit-other"
 SLOW_S = 2.0
@@ -37,24 +37,33 @@ def _echo(call: Call) -> Reply:
 
 
 def _first(once: Callable[[Call], Reply]) -> Callable[[Call], Reply]:
-    """The first call is answered so, and each later one with the value."""
+    """Answers the first call in a way of its own, and each later one with the value."""
     return lambda call: once(call) if call.number == 1 else _echo(call)
 
 
 class Scenario(Struct, frozen=True):
-    """A tool server of one behaviour, and what its client is to call."""
+    """How a tool server behaves, and what the client is to call."""
 
     tools: Sequence[Tool] = (Tool(),)
     tool: str = f"{TOOL}@1.0.0"
     input: Mapping[str, Any] = field(default_factory=lambda: INPUT)
     on_call: Callable[[Call], Reply] = _echo
     on_list: Callable[[Stage, Sequence[Tool]], Reply] = Stage.listed
-    path: str = ""  # of the URL that the client is told
+    path: str = ""  # of the URL that the client is given
 
 
 def _slow(call: Call) -> Reply:
     reply = _echo(call)
     return Reply(reply.status, reply.headers, reply.body, after_s=SLOW_S)
+
+
+def _cut(call: Call) -> Reply:
+    reply = _echo(call)
+    return Reply(reply.status, reply.headers, reply.body, is_cut=True)
+
+
+def _moved(call: Call) -> Reply:
+    return call.stage.elsewhere(call.path)
 
 
 def _challenge(call: Call) -> Reply:
@@ -64,7 +73,7 @@ def _challenge(call: Call) -> Reply:
 
 
 def _others() -> list[Tool]:
-    """Tools that a client does not need, some with what few clients know."""
+    """Tools that a client does not need, some with rare features."""
     of_nothing = Tool("KitOther.Nothing@1.0.0", {})
     recursive = Tool("KitOther.Tree@0.1.0", {"type": "object", "properties": {"next": {"$ref": "#"}}})
     strict = Tool("KitOther.Pick@2.0.0", {"oneOf": [{"type": "object"}, {"type": "object", "required": ["a"]}]})
@@ -92,6 +101,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "slow": Scenario(on_call=_slow),
     "many": Scenario(_others()),
     "empty": Scenario(()),
+    "unlisted": Scenario(on_list=lambda stage, tools: stage.refusal(403)),
     "garbled": Scenario(on_call=lambda call: Reply(200, {"content-type": "text/html"}, b"<p>Welcome")),
     "failed": Scenario(on_call=lambda call: call.stage.failure(call, can_retry=False, retry_after_ms=10)),
     "failed-plainly": Scenario(on_call=lambda call: call.stage.failure(call)),
@@ -109,10 +119,13 @@ SCENARIOS: Mapping[str, Scenario] = {
     ),
     "broken": Scenario(on_call=_first(lambda call: call.stage.refusal(500))),
     "reset": Scenario(on_call=_first(lambda call: Reply(is_reset=True))),
+    "cut": Scenario(on_call=_first(_cut)),
     "moved-list": Scenario(on_list=lambda stage, tools: stage.elsewhere("/tools")),
-    "moved-call": Scenario(on_call=lambda call: call.stage.elsewhere(call.path)),
+    "moved-call": Scenario(on_call=_moved),
     "unrequired": Scenario(),
     "required": Scenario((Tool(requirements=REQUIRED),)),
+    "required-failed": Scenario((Tool(requirements=REQUIRED),), on_call=lambda call: call.stage.failure(call)),
+    "required-moved": Scenario((Tool(requirements=REQUIRED),), on_call=_moved),
     "challenge": Scenario((Tool(requirements=REQUIRED),), on_call=_challenge),
 }
 
@@ -127,7 +140,7 @@ class Script:
         self.elsewhere_url = ""  # once it is known
 
     def path_of(self, request: Request) -> str:
-        """The path below that of the URL; a gateway has each dialect below its name, too. Empty: it is not there."""
+        """The path relative to the URL, or to the dialect's name below it, as with a gateway; empty for others."""
         before = "" if request.is_elsewhere else self._scenario.path
         if not request.path.startswith(before):
             return ""
@@ -138,7 +151,7 @@ class Script:
         stage, path = Stage(self._form, self.elsewhere_url), self.path_of(request)
         match request.method, path:
             case "GET", "/tools":
-                # The other origin answers as a tool server: a client that goes there finds all it wants.
+                # The other origin answers as a tool server, so that a client that goes there sends all it has.
                 return stage.listed([Tool()]) if request.is_elsewhere else self._listed(stage)
             case "POST", _ if path in CALL_PATHS:
                 return self._answer_call(stage, request, path)

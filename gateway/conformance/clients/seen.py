@@ -22,8 +22,8 @@ CLOCK_S = 0.02  # by which a client's clock may run ahead of ours
 class Seen(Struct, frozen=True):
     """What a client did in a scenario.
 
-    `exit_code` is None if the client was killed at the time limit. `secrets` are the authorizations and secrets, by
-    id, that it was given in addition to the credential.
+    `exit_code` is None if the client was killed at the time limit. `takes_call_id`: the command has {call_id} among its
+    arguments. `secrets` are the authorizations and secrets, by id, that it was given in addition to the credential.
     """
 
     form: Form
@@ -31,6 +31,7 @@ class Seen(Struct, frozen=True):
     url: str
     token: str
     call_id: str
+    takes_call_id: bool
     secrets: Mapping[str, str]
     exit_code: int | None
     stdout: str
@@ -120,6 +121,11 @@ class Seen(Struct, frozen=True):
             raise SkippedError("The client does not retry the call.")
         pause_s = self.calls[1].at_s - self.calls[0].at_s
         self.must(pause_s >= least_s - CLOCK_S, f"A pause of at least {least_s:g} s, not {pause_s:.3f} s.")
+
+    def must_not_print(self, secrets: Mapping[str, str]) -> None:
+        """Raises UnfitError if the output contains one of some secrets."""
+        for id_, secret in secrets.items():
+            self.must(secret not in self.output, f"No output with the value of {id_}.")
 
     def must_not_send(self, secrets: Mapping[str, str]) -> None:
         """Raises UnfitError if any request contains one of some secrets."""

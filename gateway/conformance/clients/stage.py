@@ -17,7 +17,7 @@ SAYING = "The kit has no more paper"  # the message of a failure, to be found ag
 
 
 class Tool(Struct, frozen=True):
-    """A tool in the list."""
+    """A tool in the list; `foreign` members are unknown to clients."""
 
     id: str = f"{TOOL}@1.0.0"
     input_schema: Mapping[str, Any] = field(default_factory=lambda: ANY_OBJECT)
@@ -25,7 +25,7 @@ class Tool(Struct, frozen=True):
     foreign: Mapping[str, Any] = {}
 
     def definition(self, form: Form) -> dict[str, Any]:
-        """As a dialect writes it."""
+        """Its definition in a dialect."""
         name, _, version = self.id.partition("@")
         told: dict[str, Any] = {"id": self.id, "name": name.replace(".", "_"), "description": "Says it again."}
         if form.name == "rfc":
@@ -43,7 +43,7 @@ class Tool(Struct, frozen=True):
 
 
 class Stage(Struct, frozen=True):
-    """Where a scenario plays: writes answers in the dialect."""
+    """Writes answers in a dialect; `elsewhere_url` is the other origin."""
 
     form: Form
     elsewhere_url: str
@@ -61,7 +61,7 @@ class Stage(Struct, frozen=True):
     def failure(self, call: Call, **error: Any) -> Reply:
         """The tool has failed."""
         outcome: dict[str, Any] = {"error": {"message": SAYING, **error}}
-        if self.form.name == "lc":  # its programs read `value` whatever came
+        if self.form.name == "lc":  # its programs read `value` in any case
             outcome["value"] = None
         return self._result(call, success=False, outcome=outcome)
 
@@ -76,7 +76,7 @@ class Stage(Struct, frozen=True):
         return Reply(status, {**fields, **headers}, json.dumps(document, ensure_ascii=False).encode())
 
     def elsewhere(self, path: str) -> Reply:
-        """Sends the client to the other origin, where it is to repeat the request as it is."""
+        """Redirects the client to the other origin, with the same method and body."""
         return Reply(307, {"location": self.elsewhere_url + path})
 
     def _versioned(self) -> dict[str, Any]:
@@ -93,7 +93,7 @@ class Stage(Struct, frozen=True):
 
 
 class Call(Struct, frozen=True):
-    """A call that came; `number` counts from 1."""
+    """A call that was received; `number` counts from 1."""
 
     stage: Stage
     number: int

@@ -4,7 +4,7 @@ The operator's command lists the tools, calls one of them, prints the value as J
 code if there is no value. It finds what it needs in its environment: TOOLGATE_KIT_URL, _TOKEN (a bearer token), _TOOL
 (the id, with or without a version), _INPUT (JSON), _CALL_ID and _SCENARIO (a name); {url}, {token}, {tool}, {input},
 {call_id} and {scenario} in its arguments are replaced by the same. TOOLGATE_KIT_AUTHORIZATION and TOOLGATE_KIT_SECRETS
-are JSON objects of tokens and secrets by id, for tools that require them.
+are JSON objects of tokens and secrets by id, for tools that require them. BROWSER prints a URL in place of opening it.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from gateway.conformance.rest import Form
 AT_ONCE = 4  # commands
 PLACEHOLDER = re.compile(r"\{(url|token|tool|input|scenario|call_id)\}")
 LOCAL = "127.0.0.1,localhost"
+BROWSER = "echo %s"  # of the user, who gets a page to see: Python's webbrowser and xdg-open take it
 
 
 class ClientSubject:
@@ -90,7 +91,20 @@ class ClientSubject:
         except (OSError, ValueError) as exc:  # ValueError: a word with NUL
             raise UnfitError("A command that can be started.", Exchange(" ".join(command), str(exc))) from exc
         requests, replies = tuple(server.requests), tuple(server.replies)
-        return Seen(self.form, scenario, url, token, call_id, access | secrets, code, stdout, stderr, requests, replies)
+        return Seen(
+            form=self.form,
+            scenario=scenario,
+            url=url,
+            token=token,
+            call_id=call_id,
+            takes_call_id=any("{call_id}" in word for word in self.command),
+            secrets=access | secrets,
+            exit_code=code,
+            stdout=stdout,
+            stderr=stderr,
+            requests=requests,
+            replies=replies,
+        )
 
 
 @asynccontextmanager
@@ -117,6 +131,7 @@ def _environment(words: Mapping[str, str], access: Mapping[str, str], secrets: M
     told = {f"TOOLGATE_KIT_{name.upper()}": value for name, value in words.items()}
     told["TOOLGATE_KIT_AUTHORIZATION"] = json.dumps(access)
     told["TOOLGATE_KIT_SECRETS"] = json.dumps(secrets)
+    told["BROWSER"] = BROWSER
     for name in ("no_proxy", "NO_PROXY"):
         told[name] = ",".join(filter(None, (os.environ.get(name), LOCAL)))
     return dict(os.environ) | told
