@@ -73,9 +73,9 @@ class ClientSubject:
                 await server.aclose()
 
     async def _observe(self, name: str, scenario: Scenario, server: ScriptedServer) -> Seen:
-        token, call_id, url = _made_up("kit-token"), str(uuid.uuid4()), server.url + scenario.path
-        access = {id_: _made_up("kit-access") for id_ in (ASKED_ACCESS, OTHER_ACCESS)}
-        secrets = {id_: _made_up("kit-secret") for id_ in (ASKED_SECRET, OTHER_SECRET)}
+        token, call_id, url = made_up("kit-token"), str(uuid.uuid4()), server.url + scenario.path
+        access = {id_: made_up("kit-access") for id_ in (ASKED_ACCESS, OTHER_ACCESS)}
+        secrets = {id_: made_up("kit-secret") for id_ in (ASKED_SECRET, OTHER_SECRET)}
         words = {
             "url": url,
             "token": token,
@@ -84,10 +84,9 @@ class ClientSubject:
             "scenario": name,
             "call_id": call_id,
         }
-        command = [PLACEHOLDER.sub(lambda found: words[found[1]], word) for word in self.command]
-        environment = _environment(words, access, secrets)
+        command = [filled(word, words) for word in self.command]
         try:
-            code, stdout, stderr = await run_command(command, environment, self._limit_s)
+            code, stdout, stderr = await run_command(command, environment(words, access, secrets), self._limit_s)
         except (OSError, ValueError) as exc:  # ValueError: a word with NUL
             raise UnfitError("A command that can be started.", Exchange(" ".join(command), str(exc))) from exc
         requests, replies = tuple(server.requests), tuple(server.replies)
@@ -121,12 +120,17 @@ async def client_subject(
         await subject.aclose()
 
 
-def _made_up(kind: str) -> str:
+def filled(word: str, words: Mapping[str, str]) -> str:
+    """An argument of the command with its placeholders replaced, once."""
+    return PLACEHOLDER.sub(lambda found: words[found[1]], word)
+
+
+def made_up(kind: str) -> str:
     """A random secret, which appears nowhere by chance."""
     return f"{kind}-{uuid.uuid4().hex}"
 
 
-def _environment(words: Mapping[str, str], access: Mapping[str, str], secrets: Mapping[str, str]) -> dict[str, str]:
+def environment(words: Mapping[str, str], access: Mapping[str, str], secrets: Mapping[str, str]) -> dict[str, str]:
     """The environment of the command: ours, without a proxy for this machine, and the variables of the kit."""
     told = {f"TOOLGATE_KIT_{name.upper()}": value for name, value in words.items()}
     told["TOOLGATE_KIT_AUTHORIZATION"] = json.dumps(access)
