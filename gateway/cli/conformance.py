@@ -17,12 +17,10 @@ from typing import Any
 from gateway.cli.output import FAILED, OK, UNREACHABLE, USAGE, CommandError, complain, print_json, put, say
 from gateway.conformance.callbacks import Address
 from gateway.conformance.checks import Check, Outcome, Report, Status
-from gateway.conformance.client_checks import client_checks
-from gateway.conformance.clients import client_subject
 from gateway.conformance.http import answers
-from gateway.conformance.protocols import SERVERS, Asked, all_checks
+from gateway.conformance.protocols import CLIENTS, SERVERS, Asked, all_checks
 from gateway.conformance.reports import as_json, as_junit, as_markdown, explained, for_people
-from gateway.conformance.rest import FORMS, ToolCall
+from gateway.conformance.rest import ToolCall
 from gateway.conformance.running import LIMIT_S, chosen
 from gateway.conformance.running import run as run_checks
 
@@ -162,16 +160,16 @@ async def _judge_server(arguments: argparse.Namespace) -> Report:
 
 async def _judge_client(arguments: argparse.Namespace) -> Report:
     """Raises CommandError."""
-    if arguments.protocol not in FORMS:
+    if arguments.protocol not in CLIENTS:
         raise CommandError(
-            USAGE, f"There are no checks of clients of {arguments.protocol}, only of {', '.join(FORMS)}."
+            USAGE, f"There are no checks of clients of {arguments.protocol}, only of {', '.join(CLIENTS)}."
         )
-    form = FORMS[arguments.protocol]
-    checks = _chosen(client_checks(form), arguments)
+    kind = CLIENTS[arguments.protocol]
+    checks = _chosen(kind.checks(), arguments)
     try:
-        async with client_subject(form, arguments.command) as subject:
+        async with kind.open(arguments.command) as subject:
             name = Path(arguments.command[0]).name
-            return await run_checks(f"{form.source} (clients)", name, checks, subject, on_outcome=_told())
+            return await run_checks(f"{kind.title} (clients)", name, checks, subject, on_outcome=_told())
     except ValueError as exc:
         raise CommandError(USAGE, f"{exc} Write the client after --, as in: client --protocol otc -- ./client") from exc
 

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from typing import Any
 
 from msgspec import Struct
 
 from gateway.conformance.callbacks import Address
 from gateway.conformance.checks import Check
-from gateway.conformance.client_checks import client_checks
+from gateway.conformance.clients import client_checks, client_subject
+from gateway.conformance.clients.rap import rap_runtime, runtime_checks
 from gateway.conformance.http import Client
 from gateway.conformance.rap import Waits, rap_checks, rap_subject
-from gateway.conformance.rcrt import rcrt_subject
-from gateway.conformance.rcrt_checks import rcrt_checks
+from gateway.conformance.rcrt import rcrt_checks, rcrt_subject
 from gateway.conformance.rest import FORMS, Form, RestServer, ToolCall, rest_checks
 
 
@@ -74,7 +75,24 @@ SERVERS: Mapping[str, Protocol] = {
 }
 
 
+class ClientKind(Struct, frozen=True):
+    """How clients of a protocol are judged: `open` makes the subject of its `checks` of a command."""
+
+    title: str
+    checks: Callable[[], list[Check]]
+    open: Callable[[Sequence[str]], AbstractAsyncContextManager[Any]]
+
+
+CLIENTS: Mapping[str, ClientKind] = {
+    **{
+        name: ClientKind(form.source, partial(client_checks, form), partial(client_subject, form))
+        for name, form in FORMS.items()
+    },
+    "rap": ClientKind("RAP", runtime_checks, rap_runtime),
+}
+
+
 def all_checks() -> list[Check]:
     """Every check there is, those of tool servers first."""
     servers = [check for protocol in SERVERS.values() for check in protocol.checks()]
-    return [*servers, *(check for form in FORMS.values() for check in client_checks(form))]
+    return [*servers, *(check for kind in CLIENTS.values() for check in kind.checks())]

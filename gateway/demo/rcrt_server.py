@@ -13,6 +13,7 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import AsyncGenerator
+from dataclasses import dataclass
 
 from jsonschema_rs import Draft202012Validator
 from starlette.applications import Starlette
@@ -25,7 +26,9 @@ from gateway.demo.service import Options, Site, bearer, create_app, decode, main
 from gateway.demo.toolbox import JsonObject, RefusedError
 
 PING_S = 5.0
-TOKEN_LIFE_S = 3600
+TOKEN_LIFE_S = 3600  # unless `ttl_sec` says otherwise
+ROLES = ("curator", "emitter", "subscriber")
+CREATING = frozenset({"curator", "emitter"})
 MAX_TOKENS = 1000
 MAX_KEYS = 10_000  # idempotency keys; the real server keeps them for ever
 MAX_STREAMS = 100
@@ -39,7 +42,25 @@ CHANGE_SCHEMA = {
     "properties": {"schema_name": TEXT, "context": {}, "tags": TAGS, **dict.fromkeys(SHOWN, TEXT)},
 }
 CHANGE = Draft202012Validator(CHANGE_SCHEMA, mask="The value")
+MAX_TTL_S = 10**9
+TOKEN_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "roles": {"type": ["array", "null"], "items": {"type": "string", "maxLength": 100}, "maxItems": 100},
+        "ttl_sec": {"type": "integer", "minimum": -MAX_TTL_S, "maximum": MAX_TTL_S},
+    },
+}
+TOKEN = Draft202012Validator(TOKEN_SCHEMA, mask="The value")
 DRAFT = Draft202012Validator(CHANGE_SCHEMA | {"required": ["title", "context", "tags"]}, mask="The value")
+
+
+@dataclass(frozen=True)
+class Grant:
+    """What a token is good for, and until when."""
+
+    owner_id: str
+    roles: frozenset[str]
+    ends_at: float
 
 
 class RcrtServer:
@@ -50,7 +71,7 @@ class RcrtServer:
     def __init__(self, site: Site, store: Store) -> None:
         self.site = site
         self.store = store
-        self.tokens: OrderedDict[str, tuple[str, float]] = OrderedDict()  # owner, and the time it ends
+        self.tokens: OrderedDict[str, Grant] = OrderedDict()
         self._keys: OrderedDict[str, None] = OrderedDict()
         self.streams: dict[asyncio.Queue[bytes | None], str] = {}
         store.listeners.append(self.publish)
@@ -74,31 +95,46 @@ class RcrtServer:
             owner_id, agent_id = (str(uuid.UUID(document[name])) for name in ("owner_id", "agent_id"))
         except (TypeError, KeyError, ValueError, AttributeError):
             raise RefusedError("owner_id and agent_id must be UUIDs", status=400) from None
-        token, ends_at = secrets.token_urlsafe(), int(time.time()) + TOKEN_LIFE_S
-        self.tokens[token] = owner_id, ends_at
+        for error in TOKEN.iter_errors(document):
+            raise RefusedError(error.message[:300], status=422)
+        token, roles = secrets.token_urlsafe(), document.get("roles") or list(ROLES)
+        ends_at = int(time.time()) + document.get("ttl_sec", TOKEN_LIFE_S)
+        self.tokens[token] = Grant(owner_id, frozenset(roles), ends_at)
         if len(self.tokens) > MAX_TOKENS:
             self.tokens.popitem(last=False)
-        roles = ["curator", "emitter", "subscriber"]
         identity = {"owner_id": owner_id, "agent_id": agent_id, "roles": roles}
         return JSONResponse({"token": token, **identity, "exp": ends_at})
 
     def identify(self, request: Request) -> str:
         """The owner in whose name a request is made. Raises RefusedError (401)."""
-        token = bearer(request)
-        owner_id, ends_at = self.tokens.get(token, ("", 0.0))
+        token = token_in(request)
         if self.site.is_token(token):
             return OWNER_ID
-        if ends_at < time.time():
+        grant = self.tokens.get(token)
+        if grant is None or grant.ends_at < time.time():
             raise RefusedError("invalid token", status=401)
-        return owner_id
+        return grant.owner_id
+
+    def check_roles(self, request: Request) -> None:
+        """Raises RefusedError (403) if the token of a request may not create breadcrumbs."""
+        grant = self.tokens.get(token_in(request))
+        if grant is not None and not grant.roles & CREATING:
+            raise RefusedError("emitter role required", status=403)
 
     async def create(self, request: Request) -> Response:
         """Stores a breadcrumb, unless its idempotency key was used before, by whomever."""
         owner_id = self.identify(request)
+        self.check_roles(request)
+        self.check_content_type(request)
         draft = await read_draft(request, DRAFT)
         self.use_key(request)
         known = {name: draft.get(name) for name in ("schema_name", "tags", "context", *SHOWN)}
         return JSONResponse({"id": self.store.create(known, owner_id)["id"]})
+
+    def check_content_type(self, request: Request) -> None:
+        """Raises RefusedError (415) for a body that is not declared as JSON."""
+        if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
+            raise RefusedError("Expected request with `Content-Type: application/json`", status=415)
 
     def use_key(self, request: Request) -> None:
         """Uses up the idempotency key of a request, if it has one. Raises RefusedError (409)."""
@@ -184,6 +220,13 @@ class RcrtServer:
         for unread, owner_id in self.streams.items():
             if len(data) <= MAX_EVENT_BYTES and owner_id == event["owner_id"] and not unread.full():
                 unread.put_nowait(data)
+
+
+def token_in(request: Request) -> str:
+    """The token of a request: in its header, or in its query if there is no such header."""
+    if "authorization" in request.headers:
+        return bearer(request)
+    return request.query_params.get("access_token", request.query_params.get("token", ""))
 
 
 async def read_draft(request: Request, validator: Draft202012Validator) -> JsonObject:

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 import uuid
+import webbrowser
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -66,6 +67,11 @@ class MakesItsOwnId(GoodClient):
     def __init__(self, form: str) -> None:
         super().__init__(form)
         self.call_id = str(uuid.uuid4())
+
+
+class SendsNoId(GoodClient):
+    def request(self, tool: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in super().request(tool).items() if name != "call_id"}
 
 
 class HasOneId(GoodClient):
@@ -139,6 +145,14 @@ class TakesNoToolForSuccess(GoodClient):
         if not tools:
             sys.exit(0)
         return super().chosen(tools)
+
+
+class TakesRefusedListForSuccess(GoodClient):
+    def list_tools(self) -> list[dict[str, Any]]:
+        try:
+            return super().list_tools()
+        except FailedError:
+            sys.exit(0)
 
 
 class NeverEnds(GoodClient):
@@ -226,6 +240,14 @@ class HasCredentialInUrl(GoodClient):
         self.call_path += f"?key={self.token}"
 
 
+class HasSecretInUrl(GoodClient):
+    def context(self, tool: Mapping[str, Any]) -> dict[str, Any]:
+        context = super().context(tool)
+        for each in context.get("secrets", ()):
+            self.call_path += f"?secret={each['value']}"
+        return context
+
+
 class FollowsRedirects(GoodClient):
     def send(self, method: str, url: str, headers: Mapping[str, str], body: bytes | None = None) -> Answer:
         answer = super().send(method, url, headers, body)
@@ -245,6 +267,11 @@ class FollowsWithoutCredential(FollowsRedirects):
 class PrintsCredential(GoodClient):
     def shown(self, failure: Mapping[str, Any]) -> str:
         return f"{failure['message']}: {self.headers()}"
+
+
+class PrintsSecrets(GoodClient):
+    def shown(self, failure: Mapping[str, Any]) -> str:
+        return f"{failure['message']}: {self.secrets}"
 
 
 class SendsAllSecrets(GoodClient):
@@ -267,6 +294,14 @@ class OpensPage(GoodClient):
         self.send("GET", challenge["url"], {})
 
 
+class UsesBrowser(GoodClient):
+    """No mistake: the user sees the page."""
+
+    def challenged(self, challenge: Mapping[str, str]) -> None:
+        webbrowser.open(challenge["url"])
+        self.send("GET", challenge["check_url"], {})
+
+
 class HidesPage(GoodClient):
     def challenged(self, challenge: Mapping[str, str]) -> None:
         self.send("GET", challenge["check_url"], {})
@@ -287,6 +322,6 @@ class DoesNotWaitForUser(GoodClient):
 
 
 if __name__ == "__main__":
-    _, form, _, mistake = sys.argv
+    form, mistake = sys.argv[1], sys.argv[3]
     client: type[GoodClient] = globals()[mistake]
     sys.exit(client(form).run())

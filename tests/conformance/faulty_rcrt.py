@@ -1,4 +1,4 @@
-"""The RCRT demonstration server with one fault, which is named by the check of the kit that is to find it."""
+"""The RCRT demonstration server with one fault, named after the check that has to find it, or with a harmless trait."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from gateway.demo.rcrt_runner import OWNER_ID, WORKSPACE, Runner, Store, ToolRequest, stock_tools
-from gateway.demo.rcrt_server import RcrtServer, plain_refusal
+from gateway.demo.rcrt_server import RcrtServer, plain_refusal, token_in
 from gateway.demo.service import Site, create_app
 from gateway.demo.toolbox import RefusedError, ToolError
 from tests.support.faulty_rcrt_server import without
@@ -24,6 +24,8 @@ Json = Any
 Crumb = dict[str, Any]
 
 PING_S = 0.15
+REPLAYED = 20  # events on a new stream
+SLOW_S = 1.2  # longer than the checks wait for an event
 RUNS_S = 0.05  # how long a tool takes for the fault that loses requests meanwhile
 MAX_AT_ONCE = 3
 
@@ -95,6 +97,11 @@ def renamed(context: Crumb, old: str, new: str) -> Crumb:
     return {new if name == old else name: value for name, value in context.items()}
 
 
+def _older(context: Crumb) -> Crumb:
+    names = {"input_schema": "inputSchema", "output_schema": "outputSchema"}
+    return {"name": context["name"], "definition": {new: context[old] for old, new in names.items()}}
+
+
 # What becomes of the context of a response, by its status.
 CONTEXTS: Mapping[str, tuple[str, Callable[[Crumb], Crumb]]] = {
     "RCRT-060": ("success", lambda context: renamed(context, "request_id", "requestId")),
@@ -108,15 +115,25 @@ TOOLS: Mapping[str, tuple[str, Callable[[Crumb], Crumb]]] = {
     "RCRT-051": ("timer", lambda crumb: {"context": crumb["context"] | {"name": "Timer"}}),
     "RCRT-052": ("timer", lambda crumb: {"context": crumb["context"] | {"input_schema": {"type": "array"}}}),
     "RCRT-053": ("timer", lambda crumb: {"description": None}),
+    "older-schemas": ("", lambda crumb: {"context": _older(crumb["context"])}),
     "RCRT-054": ("echo", lambda crumb: {"tags": [tag for tag in crumb["tags"] if tag != "approved"]}),
     "RCRT-074": ("echo", lambda crumb: {"context": crumb["context"] | {"output_schema": {"type": "string"}}}),
 }
 IN_METHODS = {
-    *("RCRT-003", "RCRT-004", "RCRT-014", "RCRT-015", "RCRT-016", "RCRT-019", "RCRT-020", "RCRT-021", "RCRT-022"),
-    *("RCRT-030", "RCRT-031", "RCRT-032", "RCRT-033", "RCRT-037", "RCRT-039", "RCRT-040"),
-    *("RCRT-062", "RCRT-063", "RCRT-065", "RCRT-066", "RCRT-067", "RCRT-068", "RCRT-070", "RCRT-072"),
+    *("RCRT-003", "RCRT-004", "RCRT-005", "RCRT-006", "RCRT-007", "RCRT-014", "RCRT-015", "RCRT-016", "RCRT-019"),
+    *("RCRT-020", "RCRT-021", "RCRT-022", "RCRT-025"),
+    *("RCRT-030", "RCRT-031", "RCRT-032", "RCRT-033", "RCRT-037", "RCRT-039", "RCRT-040", "RCRT-041"),
+    *("RCRT-062", "RCRT-063", "RCRT-065", "RCRT-066", "RCRT-067", "RCRT-068", "RCRT-069", "RCRT-070", "RCRT-072"),
 }
-FAULTS = sorted({*ANSWERS, *EVENTS, *CONTEXTS, *TOOLS, *IN_METHODS})
+# What a server may do, and which recommendations that fails.
+HARMLESS: Mapping[str, set[str]] = {
+    "comments": set(),  # on the stream
+    "disabled": {"RCRT-003", "RCRT-004", "RCRT-005", "RCRT-007"},  # authentication: all act as one owner
+    "older-schemas": set(),  # of tools
+    "slow": set(),  # tools
+    "unreadable": set(),  # a tool of another owner, which is listed
+}
+FAULTS = sorted({*ANSWERS, *EVENTS, *CONTEXTS, *TOOLS, *IN_METHODS} - {*HARMLESS})
 
 
 class FaultyRunner(Runner):
@@ -129,6 +146,8 @@ class FaultyRunner(Runner):
     def hear(self, event: Crumb) -> None:
         if self.fault == "RCRT-068" and event.get("schema_name") == "tool.request.v1":
             event = event | {"tags": ["tool:request", WORKSPACE]}
+        if self.fault == "RCRT-069" and event.get("schema_name") == "tool.request.v1":
+            event = event | {"version": 1}
         if self.fault == "RCRT-067" and "requestId" not in (event.get("context") or {}):
             return
         super().hear(event)
@@ -139,8 +158,7 @@ class FaultyRunner(Runner):
             super().accept(request)
 
     async def run(self, request: ToolRequest) -> Json:
-        if self.fault == "RCRT-066":
-            await asyncio.sleep(RUNS_S)
+        await asyncio.sleep({"RCRT-066": RUNS_S, "slow": SLOW_S}.get(self.fault, 0.0))
         try:
             return await super().run(request)
         except ToolError:
@@ -168,12 +186,16 @@ class FaultyRcrtServer(RcrtServer):
         super().__init__(site, store)
         self.fault = fault
         self.opened = 0  # streams
+        self.published: list[Crumb] = []
 
     def identify(self, request: Request) -> str:
+        if self.fault == "disabled":
+            return OWNER_ID
         try:
             return super().identify(request)
         except RefusedError:
             is_open = self.fault == "RCRT-003" and "authorization" not in request.headers
+            is_open = is_open or (self.fault == "RCRT-005" and token_in(request) in self.tokens)
             if is_open or (self.fault == "RCRT-004" and request.url.path == "/events/stream"):
                 return OWNER_ID
             raise
@@ -187,6 +209,20 @@ class FaultyRcrtServer(RcrtServer):
                 if isinstance(draft, dict) and isinstance(draft.get("tags"), list):
                     self.store.create(draft | {"schema_name": "any"})
             raise
+
+    async def read(self, request: Request) -> Response:
+        self.identify(request)
+        if self.fault == "unreadable" and self.known(request)["owner_id"] != OWNER_ID:
+            raise RefusedError("not found", status=404)
+        return await super().read(request)
+
+    def check_roles(self, request: Request) -> None:
+        if self.fault not in ("RCRT-007", "disabled"):
+            super().check_roles(request)
+
+    def check_content_type(self, request: Request) -> None:
+        if self.fault != "RCRT-025":
+            super().check_content_type(request)
 
     def use_key(self, request: Request) -> None:
         if self.fault != "RCRT-022":
@@ -221,17 +257,22 @@ class FaultyRcrtServer(RcrtServer):
         return await super().delete(request)
 
     async def chunks(self, request: Request, unread: asyncio.Queue[bytes | None]) -> AsyncGenerator[bytes, None]:
-        self.opened += 1
+        self.opened += "authorization" in request.headers  # the shared one is the first of these
         if self.fault == "RCRT-039" and self.opened > 1:
             self.streams.pop(unread)
         if self.fault == "RCRT-033":
             self.ping_s = 60.0
         first = True
         async for line in super().chunks(request, unread):
+            if self.fault == "comments":
+                yield b": comment\n\n: another\n"
             if first and self.fault == "RCRT-032":
                 yield b'data: {"type":"welcome"}\n\n'
             else:
                 yield line.replace(b"data: ", b"data:", 1) if self.fault == "RCRT-031" else line
+            if first and self.fault == "RCRT-041":
+                for event in self.published[-REPLAYED:]:
+                    yield b"data: %b\n\n" % json.dumps(event).encode()
             first = False
 
     async def stream(self, request: Request) -> Response:
@@ -241,6 +282,7 @@ class FaultyRcrtServer(RcrtServer):
         return answer
 
     def publish(self, event: Crumb) -> None:
+        self.published.append(event)
         kept = dict(self.streams)
         if self.fault == "RCRT-037":  # as of a queue that two share
             self.streams = {unread: kept[unread] for unread in [*list(kept)[:1], *list(kept)[-1:]]}
@@ -267,6 +309,8 @@ class Front:
         self.app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self.fault == "RCRT-006" and scope["path"] == "/events/stream":
+            scope["query_string"] = b""
         if self.fault == "RCRT-020":
             scope["headers"] = [pair for pair in scope["headers"] if pair[0] != b"if-match"]
         heard: list[Message] = []
@@ -302,6 +346,8 @@ async def faulty_rcrt(fault: str = "") -> AsyncIterator[str]:
     server = FaultyRcrtServer(fault, Site(url), store)
     runner = FaultyRunner(fault, store)
     tool, change = TOOLS.get(fault, ("none", lambda crumb: {}))
+    if fault == "unreadable":
+        store.create(stock_tools()[0].draft(), "10000000-0000-0000-0000-000000000000")
     for crumb in store.crumbs.values():
         if tool in ("", crumb["context"]["name"]):
             crumb |= change(crumb)

@@ -126,7 +126,7 @@ class GoodClient:
         headers = self.headers() | {"Content-Type": self.content_type}
         try:
             return self.send("POST", self.url + self.call_path, headers, self.encode(self.body(request)))
-        except OSError as exc:
+        except (OSError, http.client.HTTPException) as exc:
             raise self.broken(str(exc)) from exc
 
     def broken(self, why: str) -> Exception:

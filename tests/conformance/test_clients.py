@@ -12,11 +12,10 @@ from time import monotonic
 import pytest
 
 from gateway.conformance.checks import Report, Status, UnfitError
-from gateway.conformance.client_checks import client_checks, scenarios_of
-from gateway.conformance.clients import client_subject
+from gateway.conformance.clients import client_checks, client_subject, scenarios_of
+from gateway.conformance.clients.scenarios import SCENARIOS
 from gateway.conformance.rest import FORMS, Form
 from gateway.conformance.running import run
-from gateway.conformance.scenarios import SCENARIOS
 from tests.support.processes import until
 
 GOOD, BAD, OWN = ([sys.executable, "-m", f"tests.conformance.{name}_client"] for name in ("good", "bad", "own"))
@@ -68,6 +67,7 @@ MISTAKES: list[tuple[str, str, int, set[int]]] = [
     ("oxp", "AddsMember", 13, set()),
     ("oxp-env", "AddsMember", 13, set()),
     ("oxp", "MakesItsOwnId", 14, set()),
+    ("otc", "SendsNoId", 14, set()),
     ("oxp", "HasOneId", 15, {14}),  # its one id is not the one that it was given
     ("oxp", "CallsTwice", 16, set()),
     ("oxp", "DropsVersion", 17, set()),
@@ -81,6 +81,8 @@ MISTAKES: list[tuple[str, str, int, set[int]]] = [
     ("oxp", "WantsTypes", 34, set()),
     ("oxp", "TakesNoToolForSuccess", 35, set()),
     ("oxp", "TakesPagesForValues", 36, set()),
+    ("oxp", "TakesRefusedListForSuccess", 37, set()),
+    ("lc", "TakesRefusedListForSuccess", 37, set()),
     ("oxp", "IgnoresFailures", 40, set()),
     ("lc", "IgnoresFailures", 40, set()),
     ("oxp", "IgnoresRefusals", 41, set()),
@@ -100,6 +102,7 @@ MISTAKES: list[tuple[str, str, int, set[int]]] = [
     ("oxp", "DoesNotPause", 53, set()),
     ("oxp", "ListsWithoutCredential", 60, set()),
     ("oxp", "HasCredentialInUrl", 61, set()),
+    ("oxp", "HasSecretInUrl", 61, set()),
     ("oxp", "FollowsRedirects", 62, {63}),  # the input goes with the credential
     ("oxp", "FollowsWithoutCredential", 63, set()),
     ("oxp", "PrintsCredential", 64, set()),
@@ -107,6 +110,9 @@ MISTAKES: list[tuple[str, str, int, set[int]]] = [
     ("otc", "SendsAllSecrets", 65, set()),
     ("oxp", "SendsAllSecrets", 66, set()),
     ("oxp", "MisspellsSecrets", 67, set()),
+    ("oxp", "PrintsSecrets", 68, set()),
+    ("oxp", "FollowsWithoutCredential", 69, set()),
+    ("otc", "FollowsWithoutCredential", 69, set()),
     ("oxp", "OpensPage", 70, set()),
     ("oxp", "HidesPage", 71, set()),
     ("oxp", "ShowsCredentialToProvider", 72, set()),
@@ -118,10 +124,17 @@ MISTAKES: list[tuple[str, str, int, set[int]]] = [
 def test_a_mistake_fails_the_check_that_is_for_it(form: str, mistake: str, number: int, also: set[int]) -> None:
     needed = scenarios_of(FORMS[form])
     wrong = {number: f"{FORMS[form].prefix}C-{number:03d}" for number in {number} | also}
-    command = [*BAD, form, "--mistake", mistake]
+    command = [*BAD, form, "--mistake", mistake, "{call_id}"]
     report = asyncio.run(judge(FORMS[form], command, frozenset(needed[wrong[number]])))
     assert failures(report) == set(wrong.values())
     assert all(outcome.exchange is not None for outcome in report.of(Status.FAILED))
+
+
+@pytest.mark.parametrize(("behaviour", "scenario"), [("MakesItsOwnId", "plain"), ("UsesBrowser", "challenge")])
+def test_what_a_client_may_do_fails_nothing(behaviour: str, scenario: str) -> None:
+    command = [*BAD, "oxp", "--mistake", behaviour]
+    report = asyncio.run(judge(FORMS["oxp"], command, frozenset({scenario})))
+    assert failures(report) == set()
 
 
 def test_there_is_a_mistake_for_every_check() -> None:

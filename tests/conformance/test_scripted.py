@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from gateway.conformance.clients.scenarios import SCENARIOS, Script
+from gateway.conformance.clients.scripted import CONTINUE, HOST, ScriptedServer
 from gateway.conformance.rest import FORMS
-from gateway.conformance.scenarios import SCENARIOS, Script
-from gateway.conformance.scripted import CONTINUE, HOST, ScriptedServer
 
 BODY = b'{"tool_id":"KitSums.Echo@1.0.0","input":{},"call_id":"c-1"}'
 HEAD = b"POST /tools/call HTTP/1.1\r\nHost: kit\r\nAuthorization: Bearer s3cret\r\n"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from starlette.applications import Starlette
@@ -157,8 +158,8 @@ class FaultyRcrtServer(RcrtServer):
     async def token(self, request: Request) -> Response:
         response = await super().token(request)
         if self.faults.take("token", {"expired"}):
-            token, (owner_id, _) = self.tokens.popitem()
-            self.tokens[token] = owner_id, 0.0
+            token, grant = self.tokens.popitem()
+            self.tokens[token] = replace(grant, ends_at=0.0)
         return response
 
     async def create(self, request: Request) -> Response:

@@ -20,7 +20,7 @@ def server() -> Iterator[httpx.Client]:
         yield server
 
 
-def token_of(server: httpx.Client, **more: str) -> str:
+def token_of(server: httpx.Client, **more: Any) -> str:
     return str(server.post("/auth/token", json=IDENTITY | more).raise_for_status().json()["token"])
 
 
@@ -36,6 +36,32 @@ def test_an_unknown_token_is_refused_and_a_list_needs_none(server: httpx.Client)
     for method, path in (("POST", "/breadcrumbs"), ("GET", "/events/stream"), ("DELETE", "/breadcrumbs/x")):
         assert server.request(method, path, json=NOTE, headers=stranger).status_code == 401
     assert server.get("/breadcrumbs", headers=stranger).status_code == 200
+
+
+def test_a_token_ends_has_roles_and_may_stand_in_the_query(server: httpx.Client) -> None:
+    def created(token: str) -> int:
+        return server.post("/breadcrumbs", json=NOTE, headers={"Authorization": f"Bearer {token}"}).status_code
+
+    assert created(token_of(server, ttl_sec=-1)) == 401
+    assert created(token_of(server, roles=["subscriber"])) == 403
+    assert created(token_of(server, roles=["curator"])) == 200
+    token = token_of(server)
+    for name in ("access_token", "token"):
+        with connected_without_header(server) as other:
+            assert other.post("/breadcrumbs", json=NOTE, params={name: token}).status_code == 200
+            assert other.post("/breadcrumbs", json=NOTE, params={"other": token}).status_code == 401
+    header = {"Authorization": "Basic x"}
+    assert server.post("/breadcrumbs", json=NOTE, params={"token": token}, headers=header).status_code == 401
+    assert server.post("/auth/token", json=IDENTITY | {"ttl_sec": "long"}).status_code == 422
+
+
+def connected_without_header(server: httpx.Client) -> httpx.Client:
+    return httpx.Client(base_url=server.base_url, trust_env=False)
+
+
+def test_a_body_must_be_declared_as_json(server: httpx.Client) -> None:
+    answered = server.post("/breadcrumbs", content=b"{}", headers={"Content-Type": "text/plain"})
+    assert (answered.status_code, answered.headers["content-type"]) == (415, "text/plain; charset=utf-8")
 
 
 def test_with_a_token_minting_asks_for_it() -> None:

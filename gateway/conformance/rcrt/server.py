@@ -1,7 +1,7 @@
-"""An RCRT server with its runner, as the checks ask it: breadcrumbs, tokens, one event stream, requests for tools.
+"""The RCRT server under test, with its runner: tokens, breadcrumbs, the event stream, and requests for tools.
 
-Follows RCRT as its server and its tools-runner were in November 2025. What the checks store has the tag `toolgate-kit`
-and a time to live, and is deleted at the end.
+Follows RCRT's server and its tools-runner as of November 2025. Every breadcrumb that the checks store has the tag
+`toolgate-kit` and a time to live, and is deleted at the end.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from typing import Any
 import httpx
 from msgspec import Struct
 
-from gateway.conformance.checks import Exchange, SkippedError, UnfitError, shown
+from gateway.conformance.checks import SkippedError, UnfitError
 from gateway.conformance.http import Answer, Client
-from gateway.conformance.rcrt_events import Event, Recording, recording
+from gateway.conformance.rcrt.events import Recording, recording
+from gateway.conformance.rcrt.messages import REQUEST, RESPONSE, Asked, Response, answers, response_in
 from gateway.conformance.rest import ToolCall
 
 OWNER_ID = "00000000-0000-0000-0000-000000000001"  # the tenant of a server as it is shipped
@@ -30,10 +31,11 @@ AGENT_ID = "6f1c2b9e-4a0d-4e0e-9d0b-2f6f0a1b7c11"
 ROLES = ["emitter", "subscriber"]
 JSON = {"content-type": "application/json"}
 WORKSPACE = "workspace:tools"
-REQUEST, RESPONSE, CODE, CATALOG = "tool.request.v1", "tool.response.v1", "tool.code.v1", "tool.catalog.v1"
-NOTE = "toolgate.kit.v1"  # the schema of breadcrumbs that are for nothing else
+CODE, CATALOG = "tool.code.v1", "tool.catalog.v1"
+NOTE = "toolgate.kit.v1"  # the schema of breadcrumbs that nobody acts on
 KIT = "toolgate-kit"
-UNISSUED = (404, 503)  # of a server that issues no tokens
+NO_TOOL = "kit-no-such-tool"
+UNISSUED = (404, 503)  # statuses of a server that issues no tokens
 CRUMB_LIFE = timedelta(hours=1)
 PAGE = 200  # tools of a list
 MAX_TOOLS = 200  # whose records are read
@@ -43,37 +45,16 @@ class Limits(Struct, frozen=True):
     """How long the checks wait."""
 
     event_s: float = 5.0  # for an event about what was stored
+    first_ping_s: float = 2.5  # for the ping at the start of a stream, half of the time between two pings
     response_s: float = 30.0  # for the response to a request
     ping_s: float = 12.0  # for the next ping; there is one every 5 s
     quiet_s: float = 1.5  # to see that nothing comes, or nothing more
+    absent_s: float = 20.0  # at most, to see that no tool runs
     poll_s: float = 0.5  # between looks at the list, for a response whose event was lost
 
 
-class Asked(Struct, frozen=True):
-    """A request for a tool that was stored."""
-
-    request_id: str
-    crumb_id: str
-    answer: Answer
-
-
-class Response(Struct, frozen=True):
-    """The response to a request, and how it came."""
-
-    crumb_id: str
-    tags: Sequence[Any]
-    context: Mapping[str, Any]
-    is_event: bool
-    exchange: Exchange
-
-    def must(self, holds: bool, expected: str) -> None:
-        """Raises UnfitError with the request and the response unless something holds."""
-        if not holds:
-            raise UnfitError(expected, self.exchange)
-
-
 class RcrtServer:
-    """The server under test; `headers` go with each request, and a token of the server's own if they have none."""
+    """The server under test. `headers` go with each request; without a token in them, one is requested."""
 
     def __init__(
         self,
@@ -101,9 +82,9 @@ class RcrtServer:
         self._ids = itertools.count(1)
 
     async def aclose(self) -> None:
-        """Deletes what was stored, as far as the server does."""
-        for crumb_id in self._stored:
-            with contextlib.suppress(UnfitError, SkippedError):
+        """Deletes what was stored, as long as the server answers."""
+        with contextlib.suppress(UnfitError, SkippedError):
+            for crumb_id in self._stored:
                 await self.send("DELETE", f"/breadcrumbs/{crumb_id}")
         await self._streams.aclose()
         await self._http.aclose()
@@ -111,19 +92,19 @@ class RcrtServer:
     # Tokens.
 
     async def mint(self, **members: Any) -> Answer:
-        """Asks for a token; `members` take the place of those of the identity."""
+        """Requests a token; `members` replace those of the identity."""
         identity = {"owner_id": self.owner_id, "agent_id": self.agent_id, "roles": ROLES, "ttl_sec": 3600}
         return await self._post("/auth/token", identity | members)
 
     async def minted(self, **members: Any) -> Answer:
-        """The answer with a token. Raises SkippedError where the server issues none."""
+        """The answer to a request for a token. Raises SkippedError if the server issues none."""
         answer = await self.mint(**members)
         if answer.status in UNISSUED:
             raise SkippedError(f"The server issues no tokens: {answer.status}.")
         return answer
 
     async def credentials(self, **members: Any) -> dict[str, str]:
-        """What a request of an identity is authenticated with; empty where the server issues no tokens."""
+        """The header that authenticates an identity; empty if the server issues no tokens. Raises SkippedError."""
         if "authorization" in self._headers and not members:
             return {}  # the client sends it
         answer = await self.mint(**members)
@@ -134,8 +115,16 @@ class RcrtServer:
         except UnfitError:
             token = None
         if answer.status != 200 or not isinstance(token, str):  # which is a check of its own
-            raise SkippedError(f"There is no token to be had: {answer.status}.")
+            raise SkippedError(f"The server issued no token: {answer.status}.")
         return {"authorization": f"Bearer {token}"}
+
+    async def token(self) -> str:
+        """Our own token. Raises SkippedError if none is needed."""
+        header = {**self._headers, **await self._own()}.get("authorization", "")
+        scheme, _, token = header.partition(" ")
+        if scheme.lower() != "bearer":
+            raise SkippedError("The server issues no tokens.")
+        return token
 
     async def _own(self) -> dict[str, str]:
         if self._token is None:
@@ -145,32 +134,40 @@ class RcrtServer:
     # Breadcrumbs.
 
     def new_id(self) -> str:
-        """A request id that nobody else has."""
+        """A request id that nobody else uses."""
         return f"kit-{uuid.uuid4()}-{next(self._ids)}"
 
     async def send(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        """Sends a request with our token: bytes as they are, all else as JSON."""
+        """Sends a request with our token: bytes unchanged, anything else as JSON."""
         fields = {**(JSON if body is not None else {}), **await self._own(), **_fields(headers)}
         return await self.client.send(method, path, body=_encoded(body), headers=fields)
+
+    async def send_unauthenticated(self, method: str, path: str, body: Any = None) -> Answer:
+        """Sends a request without any credentials; a breadcrumb that it creates is deleted at the end."""
+        headers = JSON if body is not None else {}
+        return self._noted(await self.client.send(method, path, body=_encoded(body), headers=headers, is_known=False))
 
     async def _post(self, path: str, body: Any) -> Answer:
         return await self.client.send("POST", path, body=_encoded(body), headers=JSON)
 
     def draft(self, **members: Any) -> dict[str, Any]:
-        """A breadcrumb that nobody acts on, with a tag of its own that is the last."""
+        """A breadcrumb that nobody acts on; its last tag is unique."""
         ends = (datetime.now(UTC) + CRUMB_LIFE).isoformat(timespec="seconds").replace("+00:00", "Z")
         basis = {"schema_name": NOTE, "title": "conformance", "context": {"kit": 1}, "ttl": ends}
         return basis | {"tags": [KIT, self.new_id()]} | members
 
     async def create(self, draft: Any, **headers: str) -> Answer:
-        """Stores a breadcrumb, to be deleted at the end."""
-        answer = await self.send("POST", "/breadcrumbs", draft, **headers)
+        """Stores a breadcrumb, which is deleted at the end."""
+        return self._noted(await self.send("POST", "/breadcrumbs", draft, **headers))
+
+    def _noted(self, answer: Answer) -> Answer:
+        """Remembers the breadcrumb that an answer says was stored."""
         if (crumb_id := _id_in(answer)) is not None:
             self._stored.append(crumb_id)
         return answer
 
     async def created(self, draft: Any, **headers: str) -> tuple[str, Answer]:
-        """The id of a breadcrumb that is stored now. Raises SkippedError if it was refused."""
+        """The id of a new breadcrumb. Raises SkippedError if it was refused."""
         answer = await self.create(draft, **headers)
         crumb_id = _id_in(answer)
         if crumb_id is None:  # which is a check of its own
@@ -182,12 +179,9 @@ class RcrtServer:
         return await self.send("GET", f"/breadcrumbs/{crumb_id}/full")
 
     async def record(self, crumb_id: str) -> tuple[dict[str, Any], Answer]:
-        """The whole record of a breadcrumb that is there. Raises UnfitError."""
+        """The whole record of an existing breadcrumb. Raises UnfitError."""
         answer = await self.read(crumb_id)
-        answer.must(answer.status == 200, "Status 200 for a breadcrumb that is there.")
-        document = answer.document
-        answer.must(isinstance(document, dict), "An object.")
-        return document, answer
+        return _record_in(answer)
 
     async def entries(self, **query: Any) -> tuple[list[dict[str, Any]], Answer]:
         """The entries of a list. Raises UnfitError."""
@@ -207,8 +201,15 @@ class RcrtServer:
         async with recording(self._http, self.client.url, headers) as stream:
             yield stream
 
+    @asynccontextmanager
+    async def stream_by_query(self) -> AsyncIterator[Recording]:
+        """Opens a stream with our token in the query in place of the header. Raises SkippedError."""
+        headers = {name: value for name, value in self._headers.items() if name != "authorization"}
+        async with recording(self._http, self.client.url, headers, access_token=await self.token()) as stream:
+            yield stream
+
     async def shared(self) -> Recording:
-        """The stream that checks share, opened anew once it has ended, whatever its status. Raises UnfitError."""
+        """The stream that checks share, whatever its status; opened again if it has ended. Raises UnfitError."""
         if self._shared is None or self._shared.has_ended:
             await self._streams.aclose()
             self._shared = await self._streams.enter_async_context(self.stream())
@@ -216,7 +217,7 @@ class RcrtServer:
         return self._shared
 
     async def events(self) -> Recording:
-        """The shared stream, if it is one. Raises SkippedError."""
+        """The shared stream. Raises SkippedError if it cannot be opened."""
         try:
             stream = await self.shared()
         except UnfitError as exc:
@@ -228,13 +229,13 @@ class RcrtServer:
     # Requests for tools.
 
     def allowed(self) -> ToolCall:
-        """A call that may be made. Raises SkippedError."""
+        """The first call that may be made. Raises SkippedError."""
         if not self.calls:
             raise SkippedError("A tool has to run for this: name one with --call TOOL JSON.")
         return self.calls[0]
 
     async def ask(self, tool: str, given: Any, *, tags: Sequence[str] | None = None, has_id: bool = True) -> Asked:
-        """Files a request; without an id of its own it goes by that of its breadcrumb."""
+        """Stores a request; without an id of its own it is identified by its breadcrumb."""
         own = self.new_id()
         context = {"tool": tool, "input": given, "requestedBy": KIT, "return_to_llm": False}
         draft = self.draft(
@@ -251,20 +252,20 @@ class RcrtServer:
         stream = self._shared
         found = [] if stream is None else stream.found(lambda event: answers(asked, event))
         entries = list(found)
-        for tag in (f"request:{asked.request_id}", "error"):  # that of an unknown tool has no tag of its request
+        for tag in (f"request:{asked.request_id}", "error"):  # for an unknown tool, there is no tag of the request
             query = {"schema_name": RESPONSE, "tag": tag, "include_context": "true", "limit": 50}
             listed, _ = await self.entries(**query)
             entries += [entry | {"breadcrumb_id": entry.get("id")} for entry in listed if answers(asked, entry)]
         by_id: dict[str, Response] = {}
         for entry in entries:
-            made = _response(asked, entry, is_event="id" not in entry)
+            made = response_in(asked, entry)
             by_id.setdefault(made.crumb_id, made)
             if made.crumb_id not in self._stored:
                 self._stored.append(made.crumb_id)
         return list(by_id.values())
 
     async def response(self, asked: Asked, within_s: float | None = None) -> Response | None:
-        """The first response to a request: as an event, or from the list if that was lost; None after the time."""
+        """The first response to a request: from an event, or from the list if that was lost; None if it is late."""
         limits = self.limits
         ends_at = time.monotonic() + (limits.response_s if within_s is None else within_s)
         while True:
@@ -279,6 +280,18 @@ class RcrtServer:
             if time.monotonic() >= ends_at:
                 return None
 
+    async def must_respond(self, asked: Asked) -> Response:
+        """The first response to a request. Raises UnfitError without one."""
+        response = await self.response(asked)
+        if response is None:
+            expected = f"A response within {self.limits.response_s:g} s."
+            raise UnfitError(expected, asked.answer.exchange)
+        return response
+
+    async def ask_unknown(self) -> Asked:
+        """Stores a request for a tool that does not exist."""
+        return await self.ask(NO_TOOL, {})
+
     async def made(self, call: ToolCall) -> tuple[Asked, Response]:
         """Makes a call that is allowed. Raises SkippedError if it is not answered, which is a check of its own."""
         if self._unanswered is not None:
@@ -288,23 +301,35 @@ class RcrtServer:
         asked = await self.ask(call.tool, call.input)
         response = await self.response(asked)
         if response is None:
-            self._unanswered = "The call of --call is not answered."
+            self._unanswered = "The call of --call gets no response."
             raise SkippedError(self._unanswered)
         return asked, response
+
+    async def stay_quiet(self, call: ToolCall) -> None:
+        """Makes a call, and waits for as long as another one may take to run. Raises SkippedError as `made` does."""
+        began_at = time.monotonic()
+        await self.made(call)
+        took_s = time.monotonic() - began_at
+        await asyncio.sleep(min(took_s + self.limits.quiet_s, self.limits.absent_s))
 
     # Tools.
 
     async def tools(self) -> list[tuple[dict[str, Any], Answer]]:
-        """The records of the tools of the workspace, read once. Raises SkippedError if there are none to read."""
+        """The records of the tools in the workspace, read once. Raises SkippedError if there are none."""
         if self._records is None:
             try:
                 listed, _ = await self.entries(schema_name=CODE, tag=WORKSPACE, limit=PAGE)
-                self._records = [await self.record(str(entry.get("id"))) for entry in listed[:MAX_TOOLS]]
+                self._records = await self._readable([str(entry.get("id")) for entry in listed[:MAX_TOOLS]])
             except UnfitError as exc:  # which is a check of its own
                 raise SkippedError("The tools cannot be read.") from exc
         if not self._records:
             raise SkippedError(f"There is no {CODE} in {WORKSPACE}.")
         return self._records
+
+    async def _readable(self, crumb_ids: Sequence[str]) -> list[tuple[dict[str, Any], Answer]]:
+        """The records of breadcrumbs, without those of other owners, which lists contain too. Raises UnfitError."""
+        answers_ = [await self.read(crumb_id) for crumb_id in crumb_ids]
+        return [_record_in(answer) for answer in answers_ if answer.status != 404]
 
 
 @asynccontextmanager
@@ -316,7 +341,7 @@ async def rcrt_subject(
     agent_id: str | None = None,
     limits: Limits | None = None,
 ) -> AsyncIterator[RcrtServer]:
-    """A server to judge: what the checks store there is deleted at the end."""
+    """The server to judge; what the checks store there is deleted at the end."""
     client = Client(url, headers)
     server = RcrtServer(client, headers, calls, owner_id=owner_id, agent_id=agent_id, limits=limits)
     try:
@@ -326,26 +351,25 @@ async def rcrt_subject(
         await client.aclose()
 
 
-def answers(asked: Asked, crumb: Event) -> bool:
-    """Whether an event or an entry of a list is the response to a request: by its context, else by its tags."""
-    if crumb.get("schema_name") != RESPONSE:
-        return False
-    context, tags = crumb.get("context"), crumb.get("tags")
-    named = context.get("request_id", context.get("requestId")) if isinstance(context, dict) else None
-    tag = f"request:{asked.request_id}"
-    return named == asked.request_id or (named is None and isinstance(tags, list) and tag in tags)
+def context_in(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The context of a breadcrumb; empty if it is not an object."""
+    found = record.get("context")
+    return found if isinstance(found, dict) else {}
 
 
-def _response(asked: Asked, crumb: Event, *, is_event: bool) -> Response:
-    context, tags = crumb.get("context"), crumb.get("tags")
-    came = f"{asked.answer.exchange.came}\n\n{json.dumps(crumb, ensure_ascii=False)}"
-    return Response(
-        crumb_id=str(crumb.get("breadcrumb_id")),
-        tags=tags if isinstance(tags, list) else [],
-        context=context if isinstance(context, dict) else {},
-        is_event=is_event,
-        exchange=Exchange(asked.answer.exchange.sent, shown(came)),
-    )
+def schema_in(context: Mapping[str, Any], which: str) -> Any:
+    """The `input` or `output` schema in the context of a tool, under its present name or an older one."""
+    older = context.get("definition")
+    places = [context, older if isinstance(older, dict) else {}]
+    found = [place[name] for place in places for name in (f"{which}_schema", f"{which}Schema") if name in place]
+    return found[0] if found else context.get("parameters") if which == "input" else None
+
+
+def _record_in(answer: Answer) -> tuple[dict[str, Any], Answer]:
+    answer.must(answer.status == 200, "Status 200 for an existing breadcrumb.")
+    document = answer.document
+    answer.must(isinstance(document, dict), "An object.")
+    return document, answer
 
 
 def _id_in(answer: Answer) -> str | None:
@@ -363,5 +387,5 @@ def _encoded(body: Any) -> bytes | None:
 
 
 def _fields(headers: Mapping[str, str]) -> dict[str, str]:
-    """Names of headers out of names of arguments."""
+    """Header names, from the names of arguments."""
     return {name.replace("_", "-"): value for name, value in headers.items()}

@@ -1,10 +1,11 @@
-"""The event stream of an RCRT server, recorded: what came, within limits of size, for checks that wait for events."""
+"""Records the event stream of an RCRT server, within limits of size, for checks that wait for events."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import json
+import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
@@ -25,15 +26,17 @@ Event = dict[str, Any]
 
 
 class Recording:
-    """What came on one stream: the head, the first bytes as they were, and all events that are JSON objects."""
+    """What came on one stream: the head, the first bytes unchanged, and all events that are JSON objects."""
 
     def __init__(self, answer: httpx.Response, sent: str) -> None:
         self.status = answer.status_code
         self.headers = {name.lower(): value for name, value in answer.headers.items()}
         self.start = bytearray()
         self.events: list[Event] = []
+        self.times_s: list[float] = []  # of each event, since the stream was opened
         self.malformed: list[bytes] = []  # data that is no JSON object
         self.has_ended = False
+        self._opened_at = time.monotonic()
         self._sent = sent
         self._answer = answer
         self._news = asyncio.Event()
@@ -52,11 +55,11 @@ class Recording:
             raise UnfitError(expected, self.exchange)
 
     def found(self, fits: Callable[[Event], bool]) -> list[Event]:
-        """The events so far for which something is so."""
+        """The events so far that fit."""
         return [event for event in self.events if fits(event)]
 
     async def wait(self, fits: Callable[[Event], bool], within_s: float, count: int = 1) -> list[Event]:
-        """The events for which something is so, once there are as many; fewer after the time or at the end."""
+        """The events that fit, once there are `count` of them; fewer after the time or at the end of the stream."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 while len(self.found(fits)) < count and not self.has_ended:
@@ -87,15 +90,19 @@ class Recording:
             event = None
         if isinstance(event, dict):
             self.events.append(event)
+            self.times_s.append(time.monotonic() - self._opened_at)
         else:
             self.malformed.append(data)
 
 
 @asynccontextmanager
-async def recording(http: httpx.AsyncClient, url: str, headers: Mapping[str, str]) -> AsyncIterator[Recording]:
-    """Opens a stream and records it meanwhile. Raises UnfitError without an answer."""
-    request = http.build_request("GET", url + PATH, headers={**headers, "accept": "text/event-stream"})
-    sent = f"GET {url}{PATH}\naccept: text/event-stream"
+async def recording(
+    http: httpx.AsyncClient, url: str, headers: Mapping[str, str], **query: str
+) -> AsyncIterator[Recording]:
+    """Opens a stream and records it. Reports do not show `query`. Raises UnfitError without an answer."""
+    request = http.build_request("GET", url + PATH, params=query, headers={**headers, "accept": "text/event-stream"})
+    hidden = "".join(f"?{name}=***" for name in query)
+    sent = f"GET {url}{PATH}{hidden}\naccept: text/event-stream"
     try:
         async with asyncio.timeout(OPEN_S):
             answer = await http.send(request, stream=True)
@@ -115,6 +122,11 @@ def is_ping(event: Event) -> bool:
     return event.get("type") == "ping"
 
 
-def is_of(crumb_id: object) -> Callable[[Event], bool]:
+def is_crumb(event: Event) -> bool:
     """Whether an event is about a breadcrumb."""
+    return "breadcrumb_id" in event
+
+
+def is_of(crumb_id: object) -> Callable[[Event], bool]:
+    """Whether an event is about the breadcrumb with an id."""
     return lambda event: event.get("breadcrumb_id") == crumb_id

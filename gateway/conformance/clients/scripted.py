@@ -1,7 +1,7 @@
-"""A scripted tool server on two ports of this machine: it answers as a scenario says, and keeps every request.
+"""A scripted tool server on two local ports, which answers as a scenario says, and records every request.
 
-One port is the one that the client is told; the other is another origin, where nothing of the client's may arrive
-unless the client means to go there.
+The client is given the URL of one port. The other port is another origin, which may receive nothing of the client's
+unless the client goes there on purpose.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class Request(Struct, frozen=True):
-    """A request as it came; names of headers are in lower case, `path` is without its query."""
+    """A request; header names are in lower case, `path` has no query."""
 
     at_s: float
     is_elsewhere: bool  # whether it came to the other origin
@@ -66,33 +66,42 @@ class Request(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """An answer. `after_s`: how long it takes; `is_reset`: the connection is broken in place of it."""
+    """An answer, sent `after_s` seconds later. `is_cut`: half of the body is lost; `is_reset`: all of the answer is."""
 
     status: int = 200
     headers: Mapping[str, str] = {}
     body: bytes = b""
     after_s: float = 0.0
     is_reset: bool = False
+    is_cut: bool = False
 
     @property
     def text(self) -> str:
         if self.is_reset:
             return "(the connection is reset)"
-        return _text(f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}", self.headers, self.body)
+        if self.is_cut:
+            return f"(half of this)\n{_text(self.line, self.headers, self.body)}"
+        return _text(self.line, self.headers, self.body)
+
+    @property
+    def line(self) -> str:
+        """The status line."""
+        return f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}"
 
     @property
     def wire(self) -> bytes:
-        """As it is sent; each connection serves one request."""
+        """The bytes that are sent; each connection serves one request."""
         fields = {**self.headers, "content-length": str(len(self.body)), "connection": "close"}
-        lines = [f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}", *(f"{k}: {v}" for k, v in fields.items())]
-        return "\r\n".join([*lines, "", ""]).encode("latin-1") + self.body
+        lines = [self.line, *(f"{name}: {value}" for name, value in fields.items())]
+        sent = self.body[: len(self.body) // 2] if self.is_cut else self.body
+        return "\r\n".join([*lines, "", ""]).encode("latin-1") + sent
 
 
 Answering = Callable[[Request], Reply]
 
 
 class ScriptedServer:
-    """Serves both ports. To be opened with `start`, and closed with `aclose`."""
+    """Serves both ports, from `start` to `aclose`."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []

@@ -1,0 +1,21 @@
+"""The conformance kit for RAP runtimes, the clients of that protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gateway.conformance.checks import Check
+from gateway.conformance.clients.rap import callbacks, invocations
+from gateway.conformance.clients.rap.subject import rap_runtime
+
+__all__ = ["rap_runtime", "runtime_checks", "scenarios_of_runtimes"]
+
+
+def runtime_checks() -> list[Check]:
+    """Every check of RAP runtimes, sorted by id."""
+    return sorted([*invocations.check.checks, *callbacks.check.checks], key=lambda each: each.id)
+
+
+def scenarios_of_runtimes() -> Mapping[str, Sequence[str]]:
+    """The scenarios that each check needs, by its id."""
+    return invocations.check.scenarios | callbacks.check.scenarios
