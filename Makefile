@@ -22,11 +22,12 @@ PINNED := $(PIP_QUIET) --constraint constraints.txt
 ENVIRONMENT = $(PYTHON) -m venv --clear --without-pip $(@D)
 INTO = $(BIN)/python -m pip --python $(@D)/bin/python install
 
-.PHONY: help demo test test-soak test-interop test-lowest test-pythons test-deploy test-console docs check bench bench-quick bench-peers bench-instructions lint interop constraints release clean
+.PHONY: help demo test test-conformance test-soak test-interop test-lowest test-pythons test-deploy test-console docs check bench bench-quick bench-peers bench-instructions lint interop constraints release clean
 
 help:
 	@echo "make demo   run demonstration tool servers behind Toolgate, and print curl lines to paste"
 	@echo "make test   lint, type-check and run the tests"
+	@echo "make test-conformance  try the conformance kit: a planted fault for each check, and programs of others"
 	@echo "make test-soak  run tests with thousands of callers, and with faults under load"
 	@echo "make test-interop  run other projects' programs against Toolgate: MCP clients and servers, the MCP conformance suite, OpenAPI validators"
 	@echo "make test-lowest  run the tests on the lowest versions of the dependencies"
@@ -59,7 +60,11 @@ demo: $(RUNTIME)
 # is kept even where the environment says otherwise.
 test:
 	$(MAKE) --no-print-directory --jobs 2 check $(INTEROP_STAMPS) $(SUITE)/.installed
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 4 --dist worksteal -m "not soak"
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 4 --dist worksteal -m "not soak and not planted"
+
+# Apart from the others because there is a fault for each of some hundred checks, and all checks are made of each.
+test-conformance: $(STAMP) $(INTEROP_STAMPS)
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 4 --dist worksteal -m planted
 
 # One after the other: most of them take all processors.
 test-soak: $(STAMP) $(INTEROP)/schemathesis/.installed
@@ -87,7 +92,7 @@ $(INTEROP)/%/node_modules/.installed: $(addprefix tests/interop/%/,package.json 
 
 # Left out is only what compares the versions installed with those in constraints.txt.
 test-lowest: $(LOWEST)/.installed $(INTEROP_STAMPS) $(SUITE)/.installed
-	$(LOWEST)/bin/python -m pytest --numprocesses 4 --dist worksteal -m "not soak" --ignore tests/unit/test_release.py
+	$(LOWEST)/bin/python -m pytest --numprocesses 4 --dist worksteal -m "not soak and not planted" --ignore tests/unit/test_release.py
 
 $(LOWEST)/.installed: pyproject.toml constraints.txt tests/lowest.py
 	$(PYTHON) -m venv --clear $(@D)

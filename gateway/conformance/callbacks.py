@@ -116,7 +116,7 @@ class Inbox:
 
 
 class Receiver:
-    """An HTTP server with a path for each call; `base_url` may have a path, too, which a proxy may strip."""
+    """An HTTP server with a path for each call; `base_url` may have a path, too, which a proxy strips."""
 
     def __init__(self, base_url: str) -> None:
         self._base_url = base_url

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from gateway.conformance import callbacks
-from gateway.conformance.callbacks import MAX_BODY_BYTES, MAX_CALLBACKS, Receiver, receiving, statuses
+from gateway.conformance.callbacks import MAX_BODY_BYTES, MAX_CALLBACKS, Address, Receiver, receiving, statuses
 from tests import plainhttp
 
 pytestmark = pytest.mark.anyio
@@ -66,3 +66,16 @@ async def test_what_is_too_much_is_refused(receiver: Receiver, monkeypatch: pyte
     assert answered == [200] * MAX_CALLBACKS + [429]
     assert limited == [200, 429]
     assert (len(inbox.callbacks), len(small.callbacks)) == (MAX_CALLBACKS, 1)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.2", "::1"])
+async def test_callbacks_are_received_at_the_address_that_is_given(host: str) -> None:
+    async with receiving(Address(host)) as receiver, plainhttp.async_client() as http:
+        inbox = receiver.open_inbox()
+        assert host in inbox.url
+        assert (await http.post(inbox.url, json={})).status_code == 200
+
+
+async def test_tool_servers_are_told_the_url_that_is_given() -> None:
+    async with receiving(Address(url="https://kit.example/tools/")) as receiver:
+        assert receiver.open_inbox().url.startswith("https://kit.example/tools/callback/")

@@ -120,6 +120,7 @@ MISTAKES: list[tuple[str, str, int, set[int]]] = [
 ]
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize(("form", "mistake", "number", "also"), MISTAKES)
 def test_a_mistake_fails_the_check_that_is_for_it(form: str, mistake: str, number: int, also: set[int]) -> None:
     needed = scenarios_of(FORMS[form])

@@ -34,7 +34,7 @@ CALLS = (
     *(ToolCall(name, {}) for name in ("photo", "watch", "tick", "ask", "deploy")),
 )
 PATIENT = Waits(result_s=20.0, ack_s=5.0, hold_s=0.3, quiet_s=0.3, consent_s=20.0)
-BRIEF = Waits(result_s=2.0, ack_s=2.0, hold_s=0.3, quiet_s=0.15, consent_s=1.0)  # of a server in the same process
+BRIEF = Waits(result_s=8.0, ack_s=2.0, hold_s=0.3, quiet_s=0.15, consent_s=1.0)  # of a server in the same process
 
 
 async def judged(
@@ -128,6 +128,7 @@ async def seen(fault: str, room: asyncio.Semaphore) -> set[str]:
         return set(reasons(report, Status.FAILED))
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("faults", GROUPS, ids=lambda faults: f"{faults[0]}-{faults[-1]}")
 async def test_each_check_fails_for_its_own_fault_and_no_unrelated_one_does(faults: list[str]) -> None:
     room = asyncio.Semaphore(AT_ONCE)

@@ -48,6 +48,7 @@ async def test_without_a_call_no_tool_runs() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.planted
 @pytest.mark.parametrize("fault", ["", "RCRT-003", "RCRT-007", "RCRT-025"])
 async def test_what_the_checks_store_is_deleted(fault: str) -> None:
     async with faulty_rcrt(fault) as url:
@@ -59,6 +60,7 @@ async def test_what_the_checks_store_is_deleted(fault: str) -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.planted
 @pytest.mark.parametrize("trait", HARMLESS)
 async def test_what_a_server_may_do_fails_no_more_than_recommendations(trait: str) -> None:
     async with faulty_rcrt(trait) as url:
@@ -81,6 +83,7 @@ def test_each_check_has_a_fault() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.planted
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_a_fault_fails_its_check_and_no_other(fault: str) -> None:
     async with faulty_rcrt(fault) as url:

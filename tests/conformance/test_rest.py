@@ -333,6 +333,7 @@ def _numbers(report: Report) -> set[int]:
     return {int(it.check.id.rpartition("-")[2]) for it in report.of(Status.FAILED)}
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("number", FAULTS)
 async def test_each_check_fails_for_its_own_fault_and_no_unrelated_one_does(good: Good, number: int) -> None:
     spoil, seen = FAULTS[number]
@@ -340,6 +341,7 @@ async def test_each_check_fails_for_its_own_fault_and_no_unrelated_one_does(good
     assert _numbers(await judged(good, "otc", spoil)) == seen
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("number", OF_HEADERS)
 async def test_the_same_for_checks_of_the_version_header(good: Good, number: int) -> None:
     spoil, seen = OF_HEADERS[number]

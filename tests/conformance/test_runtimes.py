@@ -34,6 +34,7 @@ def test_a_good_runtime_passes_every_check() -> None:
     assert [(it.check.id, it.reason) for it in report.outcomes if it.status is not Status.PASSED] == []
 
 
+@pytest.mark.planted
 def test_toolgate_passes_every_check() -> None:
     report = asyncio.run(judge(OWN, frozenset(SCENARIOS)))
     assert [(it.check.id, it.reason) for it in report.outcomes if it.status is not Status.PASSED] == []
@@ -72,6 +73,7 @@ MISTAKES: list[tuple[str, int, set[int]]] = [
 ]
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize(("mistake", "number", "also"), MISTAKES)
 def test_a_mistake_fails_the_check_that_is_for_it(mistake: str, number: int, also: set[int]) -> None:
     wrong = {f"RAPC-{each:03d}" for each in {number} | also}

@@ -20,7 +20,7 @@ from typing import Any
 import httpx
 from msgspec import Struct
 
-from gateway.conformance.checks import SkippedError, UnfitError
+from gateway.conformance.checks import NEEDS_CALL, SkippedError, UnfitError
 from gateway.conformance.http import Answer, Client
 from gateway.conformance.rcrt.events import Recording, recording
 from gateway.conformance.rcrt.messages import REQUEST, RESPONSE, Asked, Response, answers, response_in
@@ -231,7 +231,7 @@ class RcrtServer:
     def allowed(self) -> ToolCall:
         """The first call that may be made. Raises SkippedError."""
         if not self.calls:
-            raise SkippedError("A tool has to run for this: name one with --call TOOL JSON.")
+            raise SkippedError(NEEDS_CALL)
         return self.calls[0]
 
     async def ask(self, tool: str, given: Any, *, tags: Sequence[str] | None = None, has_id: bool = True) -> Asked:

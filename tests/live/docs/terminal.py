@@ -21,6 +21,7 @@ PROGRAMS = f'toolgate() {{ {PYTHON} -W error -m gateway "$@"; }}; python() {{ {P
 MAKE_RUNS = {
     "demo": "toolgate demo",
     "test": "-m pytest",
+    "test-conformance": "-m planted",
     "test-console": "tests/console",
     "test-deploy": "tests/deploy",
     "test-lowest": "-m pytest",
