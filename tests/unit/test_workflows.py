@@ -21,7 +21,7 @@ TARGETS = {
     for target in line.split()
 }
 MAKE = re.compile(r"\bmake ([a-z][\w-]*)")
-PIN = re.compile(r"[\w./-]+@(?:[0-9a-f]{40} # v\d+\.\d+\.\d+|(?:v\d+|release/v\d+) # PIN)")
+PIN = re.compile(r"[\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 MAY_WRITE = {  # who may change anything, and what
     "release.attest": {"id-token", "attestations"},
     "release.index": {"id-token"},
