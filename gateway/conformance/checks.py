@@ -9,6 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 MAX_SHOWN = 2000  # characters of one message in a report
+NEEDS_CALL = "A tool has to run for this: name one with --call TOOL JSON."  # why a check was skipped
 SECRET_HEADERS = frozenset({"authorization", "oxp-api-key", "otc-api-key", "cookie"})
 
 

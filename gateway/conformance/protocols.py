@@ -15,8 +15,7 @@ from gateway.conformance.rap import rap_subject
 from gateway.conformance.rap_checks import rap_checks
 from gateway.conformance.rcrt import rcrt_subject
 from gateway.conformance.rcrt_checks import rcrt_checks
-from gateway.conformance.rest import FORMS, Form, RestServer, ToolCall
-from gateway.conformance.rest_checks import checks_for
+from gateway.conformance.rest import FORMS, Form, RestServer, ToolCall, checks_for
 
 
 class Asked(Struct, frozen=True):

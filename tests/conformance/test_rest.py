@@ -17,8 +17,7 @@ import pytest
 
 from gateway.conformance.checks import Report, Status
 from gateway.conformance.http import Client
-from gateway.conformance.rest import FORMS, RestServer, ToolCall
-from gateway.conformance.rest_checks import checks_for
+from gateway.conformance.rest import FORMS, RestServer, ToolCall, checks_for
 from gateway.conformance.running import run
 from gateway.demo.fleet import start_fleet
 from tests import plainhttp

@@ -1,4 +1,4 @@
-"""A tool server of one of the dialects of OTC and OXP, as the checks ask it."""
+"""The tool server under test: what the kit knows of it, and the requests that checks send to it."""
 
 from __future__ import annotations
 
@@ -7,81 +7,10 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from msgspec import Struct
-
-from gateway.conformance.checks import SkippedError
+from gateway.conformance.calls import ToolCall
+from gateway.conformance.checks import NEEDS_CALL, SkippedError
 from gateway.conformance.http import Answer, Client
-
-JSON = {"content-type": "application/json", "accept": "application/json"}
-RFC_SCHEMA = "https://github.com/ArcadeAI/OpenToolCalling/tree/main/specification/http/1.0/openapi.json"
-
-
-class Form(Struct, frozen=True):
-    """How a dialect writes requests and answers.
-
-    `schema` is its `$schema`; without one there is none. `is_flat`: the request is the body itself, and the version
-    goes in a header. `list_member` holds the tools in a list; None: the list is the body.
-    """
-
-    name: str
-    prefix: str  # of the ids of its checks
-    source: str
-    call_path: str
-    schema: str | None
-    list_member: str | None
-    is_flat: bool = False
-    result_member: str | None = "result"  # holds the answer to a call; None: it is the body
-
-    def request(self, members: Mapping[str, Any]) -> dict[str, Any]:
-        """The body of a call."""
-        if self.is_flat:
-            return dict(members)
-        return ({} if self.schema is None else {"$schema": self.schema}) | {"request": dict(members)}
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Of every request."""
-        return JSON | ({"oxp-version": "1.0"} if self.is_flat else {})
-
-    def result(self, answer: Answer) -> dict[str, Any]:
-        """The answer to a call, out of what wraps it. Raises UnfitError."""
-        document = answer.document if self.result_member is None else answer.member(self.result_member)
-        where = "the body" if self.result_member is None else f"`{self.result_member}`"
-        answer.must(isinstance(document, dict), f"An object in {where}.")
-        found: dict[str, Any] = document
-        return found
-
-    def outcome(self, result: Mapping[str, Any]) -> Mapping[str, Any]:
-        """What holds `value` or `error`: `output` in the RFC, else the result itself."""
-        output = result.get("output")
-        return output if self.name == "rfc" and isinstance(output, dict) else result
-
-    def input_schema(self, definition: Mapping[str, Any]) -> Any:
-        """The JSON Schema of the arguments in a definition."""
-        if self.name == "rfc":
-            return (definition.get("input") or {}).get("parameters", {})
-        schema = definition.get("input_schema")
-        return schema.get("parameters") if self.name == "otc" and isinstance(schema, dict) else schema
-
-
-FORMS = {
-    form.name: form
-    for form in (
-        Form("otc", "OTC", "OTC 1.0", "/tools/call", "otc://1.0", "tools"),
-        Form("rfc", "RFC", "OTC RFC", "/call", RFC_SCHEMA, "tools", result_member=None),
-        Form("oxp", "OXP", "OXP 1.0", "/tools/call", None, "items", is_flat=True, result_member=None),
-        Form("oxp-env", "ENV", "OXP 1.0, enveloped", "/tools/call", "urn:oxp:1.0", "items"),
-        Form("lc", "LC", "LangChain form", "/tools/call", None, None, result_member=None),
-    )
-}
-
-
-class ToolCall(Struct, frozen=True):
-    """A call that its operator allows: the tool, its input, and what goes with it."""
-
-    tool: str
-    input: Mapping[str, Any]
-    context: Mapping[str, Any] = {}
+from gateway.conformance.rest.forms import Form
 
 
 class RestServer:
@@ -134,7 +63,7 @@ class RestServer:
     def allowed(self) -> ToolCall:
         """A call that may be made. Raises SkippedError."""
         if not self.calls:
-            raise SkippedError("A tool has to run for this: name one with --call TOOL JSON.")
+            raise SkippedError(NEEDS_CALL)
         return self.calls[0]
 
     async def call(self, tool: str, arguments: Any, **members: Any) -> Answer:
