@@ -44,7 +44,7 @@ def _rest(form: Form) -> Protocol:
     async def open_(asked: Asked) -> AsyncIterator[RestServer]:
         client = Client(asked.url, asked.headers)
         try:
-            yield RestServer(client, form, asked.calls, has_credential=bool(asked.headers))
+            yield RestServer(client, form, asked.calls)
         finally:
             await client.aclose()
 

@@ -1,11 +1,15 @@
-"""Checks of `call_id`: given back, made where it is absent, and the key of a result."""
+"""Checks of `call_id`: it comes back, it is made where it is absent, and it identifies a call that is repeated."""
 
 from __future__ import annotations
 
+import asyncio
+
 from gateway.conformance.checks import SkippedError
-from gateway.conformance.rest.expectations import refused
 from gateway.conformance.rest.registry import GOOD, MUST, SPECIFIED, Registry
 from gateway.conformance.rest.server import RestServer
+
+AT_ONCE = 20
+REPEATED = 5
 
 check = Registry()
 
@@ -27,45 +31,80 @@ async def call_id_comes_back(server: RestServer) -> None:
 @check(
     23,
     MUST,
-    "A call without an id is given one",
+    "A call without a `call_id` is given a unique one",
     page="Call Tool",
-    remedy="Make an id that no other call has.",
+    remedy="Generate an id, such as a UUID, and send it in the result.",
     forms=SPECIFIED,
 )
 async def call_id_is_made(server: RestServer) -> None:
     (answer, one), (_, other) = await server.made(), await server.made()
     made = one.get("call_id")
-    answer.must(isinstance(made, str) and made != "", "A text in `call_id`.")
-    answer.must(made != other.get("call_id"), "Another `call_id` for each call.")
+    answer.must(isinstance(made, str) and made != "", "A string in `call_id`.")
+    answer.must(made != other.get("call_id"), "A different `call_id` for each call.")
+
+
+@check(
+    27,
+    MUST,
+    "Concurrent calls get their own results",
+    page="Call Tool",
+    remedy="Keep nothing about a call in state that calls share.",
+    forms=SPECIFIED,
+)
+async def calls_at_once(server: RestServer) -> None:
+    wanted = [server.new_id() for _ in range(AT_ONCE)]
+    made = await asyncio.gather(*(server.made(call_id=id_) for id_ in wanted))
+    for id_, (answer, result) in zip(wanted, made, strict=True):
+        answer.must(result.get("call_id") == id_, f"The result of the call {id_!r}.")
 
 
 @check(
     28,
     GOOD,
-    "A call that comes twice with one id gets one result",
+    "A call that is repeated with its `call_id` gets the same result",
     page="Call Tool, call_id",
-    remedy="Keep results by caller and call_id for a while: clients repeat calls whose answer got lost.",
+    remedy="Store results by caller and call_id for a while: clients repeat a call whose response was lost.",
     forms=SPECIFIED,
 )
-async def twice_is_once(server: RestServer) -> None:
+async def repeated_call(server: RestServer) -> None:
     id_ = server.new_id()
-    (first, one), (_, other) = await server.made(call_id=id_), await server.made(call_id=id_)
-    first.must(one == other, "The same result both times, `duration` included.")
+    _, first = await server.succeeded(call_id=id_)
+    again = await server.make(server.allowed(), call_id=id_)
+    again.must(again.status == 200, "Status 200 for the repeated call.")
+    again.must(server.form.result(again) == first, "The same result both times, including `duration`.")
 
 
 @check(
     29,
     GOOD,
-    "A call id that comes with other input is refused",
+    "A `call_id` that is reused with different input is refused with 400",
     page="Call Tool, call_id",
-    remedy="Compare the input: two calls under one id are a mistake of the caller's.",
+    remedy="Compare the input: two different calls with one id are a mistake of the caller.",
     forms=SPECIFIED,
 )
-async def one_id_two_calls(server: RestServer) -> None:
+async def reused_id(server: RestServer) -> None:
     call, id_ = server.allowed(), server.new_id()
-    others = [each for each in server.calls if (each.tool, each.input) != (call.tool, call.input)]
+    others = [each for each in server.calls if each.tool == call.tool and each.input != call.input]
     if not others:
-        raise SkippedError("This takes a second --call with other input.")
-    await server.make(call, call_id=id_)
+        raise SkippedError("This takes a second --call of the first tool, with different input.")
+    await server.succeeded(call_id=id_)
     answer = await server.make(others[0], call_id=id_)
-    refused(server, answer, 400)
+    answer.must(answer.status == 400, "Status 400.")
+
+
+@check(
+    92,
+    GOOD,
+    "A call that is repeated while it still runs gets the same result",
+    page="Call Tool, call_id",
+    remedy="Let the repeated call wait for the result of the first.",
+    forms=SPECIFIED,
+)
+async def repeated_at_once(server: RestServer) -> None:
+    call, id_ = server.allowed(), server.new_id()
+    await server.succeeded()  # else there is nothing to compare
+    first, *rest = await asyncio.gather(*(server.make(call, call_id=id_) for _ in range(REPEATED)))
+    for answer in (first, *rest):
+        answer.must(answer.status == 200, "Status 200 each time.")
+        same = server.form.result(answer) == server.form.result(first)
+        answer.must(same, "The same result each time, including `duration`.")

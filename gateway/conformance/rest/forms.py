@@ -59,12 +59,10 @@ class Form(Struct, frozen=True):
         output = result.get("output")
         return output if self.name == "rfc" and isinstance(output, dict) else result
 
-    def input_schema(self, definition: Mapping[str, Any]) -> Any:
-        """The JSON Schema of the arguments in a definition."""
-        if self.name == "rfc":
-            return (definition.get("input") or {}).get("parameters", {})
-        schema = definition.get("input_schema")
-        return schema.get("parameters") if self.name == "otc" and isinstance(schema, dict) else schema
+    @property
+    def version_member(self) -> str:
+        """Where answers state their version, for a report."""
+        return "header OXP-Version" if self.is_flat else "member `$schema`"
 
     def version(self, answer: Answer) -> str | None:
         """The version that an answer states, in its header or in `$schema`; None without one. Raises UnfitError."""

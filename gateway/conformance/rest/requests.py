@@ -1,12 +1,11 @@
-"""Checks of requests that are malformed."""
+"""Checks of malformed requests."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from gateway.conformance.rest.expectations import any_tool, refused
-from gateway.conformance.rest.registry import GOOD, MUST, SPECIFIED, Registry
-from gateway.conformance.rest.server import RestServer
+from gateway.conformance.rest.registry import GOOD, MUST, RFC, SPECIFIED, Registry
+from gateway.conformance.rest.server import RestServer, members_of
 
 check = Registry()
 
@@ -14,44 +13,48 @@ check = Registry()
 @check(
     43,
     MUST,
-    "A body that is no JSON object is refused with 400",
+    "A body that is not a JSON object is refused with 400",
     page="Call Tool",
-    remedy="Answer 400, never 5xx, and never run.",
+    remedy="Respond with 400, never with 5xx, and run no tool.",
     forms=SPECIFIED,
+    silent=RFC,
 )
 async def no_object(server: RestServer) -> None:
     for body in (b"{", b"[]", b'"x"', b"null", b"", b"\xff\xfe"):
-        refused(server, await server.post(body), 400)
+        answer = await server.post(body)
+        answer.must(answer.status == 400, f"Status 400 for the body {body!r}.")
 
 
 @check(
     44,
     MUST,
-    "Members of the wrong type are refused with 400",
+    "Request members of the wrong type are refused with 400",
     page="Call Tool, CallToolRequest",
-    remedy="422 is for the input of the tool only.",
+    remedy="Use 422 only for the input of the tool.",
     forms=SPECIFIED,
+    silent=RFC,
 )
 async def wrong_members(server: RestServer) -> None:
-    tool = await any_tool(server)
+    members = members_of(await server.probe())
     wrong: tuple[dict[str, Any], ...] = (
-        {"tool_id": 1},
-        {"tool_id": tool, "input": []},
-        {"tool_id": tool, "call_id": 1},
+        {"tool_id": 1, "input": {}},
         {"input": {}},
+        members | {"input": []},
+        members | {"call_id": 1},
     )
-    for members in wrong:
-        refused(server, await server.post(server.form.request(members)), 400)
+    for each in wrong:
+        answer = await server.post(server.form.request(each))
+        answer.must(answer.status == 400, "Status 400.")
 
 
 @check(
     47,
     GOOD,
-    "Members that nobody knows are refused with 400",
+    "Unknown request members are refused with 400",
     page="Call Tool, CallToolRequest",
-    remedy="The request is a closed object: a member that is misspelled would be lost.",
+    remedy="Refuse members that you do not know: a misspelled one would be ignored without notice.",
     forms=SPECIFIED,
 )
 async def unknown_members(server: RestServer) -> None:
-    tool = await any_tool(server)
-    refused(server, await server.call(tool, {}, kit_member=1), 400)
+    answer = await server.make(await server.probe(), kit_member=1)
+    answer.must(answer.status == 400, "Status 400.")
