@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from gateway.conformance.checks import SECRET_HEADERS, Exchange, UnfitError, shown
 
+JSON = {"content-type": "application/json", "accept": "application/json"}
 TIMEOUT_S = 20.0
 MAX_ANSWER_BYTES = 16 * 1024 * 1024
 
@@ -49,7 +50,7 @@ class Client:
 
     def __init__(self, url: str, headers: Mapping[str, str], transport: httpx.AsyncBaseTransport | None = None) -> None:
         self.url = url.rstrip("/")
-        self._headers = dict(headers)
+        self.headers = dict(headers)
         self._http = httpx.AsyncClient(timeout=TIMEOUT_S, trust_env=False, transport=transport)
 
     async def aclose(self) -> None:
@@ -65,7 +66,7 @@ class Client:
         is_known: bool = True,
     ) -> Answer:
         """Sends a request; with `is_known` off, without the credentials. Raises UnfitError without an answer."""
-        fields = {**(self._headers if is_known else {}), **(headers or {})}
+        fields = {**(self.headers if is_known else {}), **(headers or {})}
         url = path if "://" in path else self.url + path
         sent = _written(f"{method} {url}", fields, body or b"")
         try:

@@ -16,7 +16,7 @@ from gateway.conformance.clients.rap import rap_runtime, runtime_checks
 from gateway.conformance.http import Client
 from gateway.conformance.rap import Waits, rap_checks, rap_subject
 from gateway.conformance.rcrt import rcrt_checks, rcrt_subject
-from gateway.conformance.rest import FORMS, Form, RestServer, ToolCall, rest_checks
+from gateway.conformance.rest import FORMS, Form, RestServer, ToolCall, checks_for
 
 
 class Asked(Struct, frozen=True):
@@ -52,11 +52,11 @@ def _rest(form: Form) -> Protocol:
     async def open_(asked: Asked) -> AsyncIterator[RestServer]:
         client = Client(asked.url, asked.headers)
         try:
-            yield RestServer(client, form, asked.calls, has_credential=bool(asked.headers))
+            yield RestServer(client, form, asked.calls)
         finally:
             await client.aclose()
 
-    return Protocol(form.source, lambda: rest_checks(form), open_)
+    return Protocol(form.source, lambda: checks_for(form), open_)
 
 
 def _open_rap(asked: Asked) -> AbstractAsyncContextManager[Any]:

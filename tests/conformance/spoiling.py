@@ -82,12 +82,12 @@ def sends(**members: Any) -> Fits:
     )
 
 
-def status(fits: Fits, becomes: int) -> Spoil:
-    """The status of some answers is another."""
+def status(fits: Fits, becomes: int, only: int | None = None) -> Spoil:
+    """The status of some answers is another; with `only` if it would be that one."""
 
     async def spoil(request: httpx.Request, forward: Forward) -> httpx.Response:
         answer = await forward(request)
-        return remade(answer, status=becomes) if fits(request) else answer
+        return remade(answer, status=becomes) if fits(request) and only in (None, answer.status_code) else answer
 
     return spoil
 

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
 import httpx
+import jwt
 import pytest
 
 from gateway.conformance.checks import Report, Status
 from gateway.conformance.http import Client
-from gateway.conformance.rest import FORMS, RestServer, ToolCall, rest_checks
+from gateway.conformance.rest import FORMS, RestServer, ToolCall, checks_for
 from gateway.conformance.running import run
 from gateway.demo.fleet import start_fleet
 from tests import plainhttp
@@ -49,14 +51,17 @@ CALLS = (
     ToolCall("Mail.Search", {"query": "invoice"}, {"user_id": "ada"}),
     ToolCall("Sms.Send", {"to": "+4712345678", "text": "hello"}),
     ToolCall("Notes.Create", {"text": "hello"}),
+    ToolCall("Calculator.Divide", {"a": 1, "b": 0}),  # fails
 )
 CRUMBS = {
     "owner_id": "00000000-0000-0000-0000-000000000001",
     "agent_id": "00000000-0000-0000-0000-00000000d003",
     "toolkit": "Crumbs",
 }
+LISTED = ("calculator.", "clock.", "doorbell.", "mail.", "notes.create", "notes.list", "sms.", "text.")
 NOWHERE = "KitNowhere.NoSuchTool"
 TURNS = 200
+UNASKED = 74  # is of servers that require no credential
 Good = Callable[[], httpx.AsyncBaseTransport]
 
 
@@ -72,8 +77,8 @@ async def good(anyio_backend: object) -> AsyncIterator[Good]:
 async def judged(good: Good, dialect: str, spoil: Spoil | None = None, calls: tuple[ToolCall, ...] = CALLS) -> Report:
     """All checks of a dialect, against a server with one fault or none."""
     async with _client(good, dialect, spoil) as client:
-        server = RestServer(client, FORMS[dialect], calls, has_credential=True)
-        return await run(dialect, "the gateway", rest_checks(FORMS[dialect]), server)
+        server = RestServer(client, FORMS[dialect], calls)
+        return await run(dialect, "the gateway", checks_for(FORMS[dialect]), server)
 
 
 @asynccontextmanager
@@ -90,7 +95,7 @@ async def _client(good: Good, dialect: str, spoil: Spoil | None) -> AsyncIterato
 async def test_the_gateway_passes_in_every_dialect(good: Good, dialect: str) -> None:
     report = await judged(good, dialect)
     assert [(it.check.id, it.reason) for it in report.of(Status.FAILED)] == []
-    assert [(it.check.id, it.reason) for it in report.of(Status.SKIPPED)] == []
+    assert _numbers(report, Status.SKIPPED) <= {UNASKED}
 
 
 KINDS = {
@@ -160,6 +165,23 @@ async def test_without_a_call_no_tool_runs(good: Good) -> None:
     assert {it.check.id for it in report.of(Status.SKIPPED)} >= {"OXP-020", "OXP-028"}
 
 
+@pytest.mark.parametrize("dialect", ["otc", "oxp"])
+async def test_without_a_call_every_listed_tool_that_is_named_gets_invalid_input(good: Good, dialect: str) -> None:
+    """So that no tool runs either on a server that overlooks what is wrong, as long as it validates input."""
+    sent = []
+
+    async def watch(request: httpx.Request, forward: Forward) -> httpx.Response:
+        members = asked(request) if is_call(request) else None
+        if isinstance(members, dict) and str(members.get("tool_id")).lower().startswith(LISTED):
+            sent.append(members.get("input"))
+        return await forward(request)
+
+    await judged(good, dialect, watch, ())
+    assert len(sent) > 15
+    for given in sent:
+        assert not given or {"kit": []} in given.values() or set(given) == {"kit"}, given
+
+
 # The faults.
 
 
@@ -192,6 +214,16 @@ def _result(edit: Callable[[Any], Any]) -> Spoil:
     return body(is_call, change)
 
 
+def _failure(edit: Callable[[Any], Any]) -> Spoil:
+    """Edits the errors of results."""
+    return _result(lambda result: edit(result["error"]) if "error" in result else None)
+
+
+def _success(edit: Callable[[Any], Any]) -> Spoil:
+    """Edits results of tools that did not fail."""
+    return _result(lambda result: edit(result) if "error" not in result else None)
+
+
 def _without(name: str, fits: Callable[[httpx.Request], bool], only: int = 200) -> Spoil:
     return body(fits, lambda found: {each: value for each, value in found.items() if each != name}, only)
 
@@ -199,6 +231,27 @@ def _without(name: str, fits: Callable[[httpx.Request], bool], only: int = 200) 
 def _numbered() -> Spoil:
     numbers = count()
     return _result(lambda result: result.update(duration=next(numbers)))
+
+
+def _raced() -> Spoil:
+    """Runs a call again that comes a second time while it still runs."""
+    running = Counter[str]()
+
+    async def spoil(request: httpx.Request, forward: Forward) -> httpx.Response:
+        id_ = asked(request).get("call_id") if is_call(request) and isinstance(asked(request), dict) else None
+        if not isinstance(id_, str):
+            return await forward(request)
+        running[id_] += 1
+        others = running[id_]
+        answer = await forward(request)
+        running[id_] -= 1
+        if others == 1 or answer.status_code != 200:
+            return answer
+        found = answer.json()
+        found["result"]["duration"] = others
+        return remade(answer, content=json.dumps(found).encode())
+
+    return spoil
 
 
 def _made_ids() -> Spoil:
@@ -270,9 +323,40 @@ def _has(text: bytes) -> Callable[[httpx.Request], bool]:
     return lambda request: text in request.content
 
 
-async def _twice_the_first(request: httpx.Request, forward: Forward) -> httpx.Response:
-    return await _tools(lambda tools: tools.append(tools[0]))(request, forward)
+def _both(*fits: Callable[[httpx.Request], bool]) -> Callable[[httpx.Request], bool]:
+    return lambda request: all(each(request) for each in fits)
 
+
+def _forged(algorithm: str) -> Callable[[httpx.Request], bool]:
+    """Requests with a JWT that is not the right one, of an algorithm."""
+
+    def fits(request: httpx.Request) -> bool:
+        presented = request.headers.get("authorization", "").removeprefix("Bearer ")
+        return (
+            "." in presented and not _is_genuine(presented) and jwt.get_unverified_header(presented)["alg"] == algorithm
+        )
+
+    return fits
+
+
+def _is_genuine(presented: str) -> bool:
+    try:
+        jwt.decode(presented, SECRET, algorithms=["HS256"])
+    except jwt.InvalidTokenError:
+        return False
+    return True
+
+
+def _lacks_input(request: httpx.Request) -> bool:
+    return sends(tool_id="Calculator.Add@1.0.0")(request) and "input" not in asked(request)
+
+
+async def _twice_the_first(request: httpx.Request, forward: Forward) -> httpx.Response:
+    return await _tools(lambda tools: tools.insert(0, tools[0]))(request, forward)
+
+
+ADD, ADDS = "Calculator.Add", "Calculator.Add@1.0.0"
+NO_TYPE = {"type": "nothing"}
 
 # By the number of the check: what spoils its server, and the numbers of all checks that see it.
 FAULTS: dict[int, tuple[Spoil, set[int]]] = {
@@ -286,24 +370,31 @@ FAULTS: dict[int, tuple[Spoil, set[int]]] = {
     9: (_first(description=None), {9}),
     10: (_first(input_schema={"parameters": {"type": "array"}}), {10}),
     11: (_first(requirements="none"), {11}),
-    12: (_without("$schema", is_list), {12}),
+    12: (_without("$schema", is_list), {12, 53}),
     13: (status(lambda request: is_list(request) and request.content == b"{}", 400), {13}),
     14: (status(lambda request: bool(request.url.query), 400), {14}),
+    15: (status(_both(is_list, _has(b"99.0")), 200), {15}),
+    16: (_tools(lambda tools: tools.reverse()), {16}),
+    17: (_first(output_schema=NO_TYPE), {17}),
     20: (_result(lambda result: result.update(success="yes")), {20, 21}),
-    21: (_result(lambda result: result.pop("value")), {21, 26}),
+    21: (_success(lambda result: result.pop("value")), {21, 26}),
     22: (_result(lambda result: result.update(call_id=result["call_id"].upper())), {22, 27}),
     23: (_made_ids(), {23}),
     24: (_result(lambda result: result.update(duration="1 ms")), {24}),
     25: (_without("$schema", is_call), {25}),
-    26: (_result(lambda result: result.update(value="three")), {26}),
+    26: (_success(lambda result: result.update(value="three")), {26}),
     27: (_mixed_up(), {27}),
-    28: (_numbered(), {28}),
+    28: (_numbered(), {28, 92}),
     29: (_conflict(), {29}),
-    30: (status(lambda request: sends(tool_id=NOWHERE, input={})(request) and not _unknown(request), 404), {30}),
+    30: (status(sends(tool_id=NOWHERE, input={}), 404, 400), {30}),
     31: (status(_has(b"@99999.0.0"), 200), {31}),
     32: (status(_has(b'@0"'), 200), {32}),
     33: (status(_has(b'@v1"'), 404), {33}),
-    40: (status(sends(tool_id="Calculator.Add@1.0.0", input={}), 400), {40}),
+    34: (status(sends(tool_id=ADD, input={}), 400, 422), {34}),
+    35: (status(sends(tool_id=f"{ADD}@1"), 400, 422), {35}),
+    36: (status(sends(tool_id=ADD.swapcase()), 200), {36}),
+    37: (status(sends(tool_id=f"{ADD}@01.0.0"), 400, 422), {37}),
+    40: (status(sends(tool_id=ADDS, input={}), 400), {40}),
     41: (status(_has(b'{"kit": []}'), 400), {41}),
     42: (_without("parameter_errors", is_call, 422), {42}),
     43: (status(lambda request: request.content == b"null", 500), {43}),
@@ -311,26 +402,44 @@ FAULTS: dict[int, tuple[Spoil, set[int]]] = {
     45: (status(_has(b"[[[[["), 500), {45}),
     46: (status(_has(b"xxxxx"), 500), {46}),
     47: (status(_has(b"kit_member"), 200), {47}),
-    50: (status(_has(b'"otc://99.0"'), 200), {50}),
+    48: (status(_lacks_input, 400), {48}),
+    50: (status(_both(is_call, _has(b'"otc://99.0"')), 200), {50}),
     52: (status(_bare, 400), {52}),
+    53: (status(_both(is_list, _has(b"/specification/")), 400), {53}),
+    54: (status(_has(b'"otc://1.0-kit"'), 200), {54}),
     60: (header(_is_nowhere, "content-type", "text/plain"), {60}),
     61: (content(lambda request: request.content == b"[1]", b"Traceback (most recent call last):"), {61}),
     62: (status(lambda request: request.method == "PUT", 200), {62}),
     63: (status(lambda request: request.url.path.endswith("/kit/nowhere"), 200), {63}),
     70: (status(_unknown, 200), {70}),
     71: (status(lambda request: "kit-wrong" in request.headers.get("authorization", ""), 200), {71}),
+    72: (status(_forged("HS256"), 200), {72}),
+    73: (status(_forged("none"), 200), {73}),
     80: (_missing("user_id", False), {80}),
     81: (_missing("authorization", [{"id": "mail"}]), {81}),
     82: (status(sends(tool_id="Sms.Send"), 200), {82}),
+    85: (status(sends(tool_id="Mail.Search@1.0.0", input={}), 400), {85}),
+    90: (_failure(lambda error: error.pop("message")), {90}),
+    91: (_failure(lambda error: error.update(can_retry="yes")), {91}),
+    92: (_raced(), {92}),
 }
-OF_HEADERS: dict[int, tuple[Spoil, set[int]]] = {
+IN_FLAT_OXP: dict[int, tuple[Spoil, set[int]]] = {
     4: (header(is_health, "oxp-version", None), {4}),
-    51: (status(lambda request: request.headers.get("oxp-version") == "99", 200), {51}),
+    51: (status(lambda request: is_call(request) and request.headers.get("oxp-version") == "99", 200), {51}),
+    55: (status(lambda request: request.headers.get("oxp-version") == "v1.0", 200), {55}),
+    64: (header(_is_nowhere, "oxp-version", None), {64}),
+    83: (_missing("authorization", [{"id": "mail", "url": "https://a.test", "name": "mail"}]), {83}),
+    84: (status(lambda request: "/challenges/" in request.url.path, 404), {84}),
 }
+IN_RFC: dict[int, tuple[Spoil, set[int]]] = {18: (_first(toolkit=None), {18})}
+ELSEWHERE = [
+    *(("oxp", number) for number in IN_FLAT_OXP),
+    *(("rfc", number) for number in IN_RFC),
+]
 
 
-def _numbers(report: Report) -> set[int]:
-    return {int(it.check.id.rpartition("-")[2]) for it in report.of(Status.FAILED)}
+def _numbers(report: Report, of: Status = Status.FAILED) -> set[int]:
+    return {int(it.check.id.rpartition("-")[2]) for it in report.of(of)}
 
 
 @pytest.mark.planted
@@ -341,13 +450,24 @@ async def test_each_check_fails_for_its_own_fault_and_no_unrelated_one_does(good
     assert _numbers(await judged(good, "otc", spoil)) == seen
 
 
-@pytest.mark.planted
-@pytest.mark.parametrize("number", OF_HEADERS)
-async def test_the_same_for_checks_of_the_version_header(good: Good, number: int) -> None:
-    spoil, seen = OF_HEADERS[number]
-    assert _numbers(await judged(good, "oxp", spoil)) == seen
+@pytest.mark.parametrize(("dialect", "number"), ELSEWHERE)
+async def test_the_same_for_checks_of_other_dialects(good: Good, dialect: str, number: int) -> None:
+    spoil, seen = (IN_RFC if dialect == "rfc" else IN_FLAT_OXP)[number]
+    assert number in seen
+    assert _numbers(await judged(good, dialect, spoil)) == seen
+
+
+async def test_a_server_that_requires_no_credential_must_not_read_one() -> None:
+    async with demo_server("otc") as demo, running(config({"office": {"protocol": "otc", "url": demo.url}})) as open_:
+        spoil = status(lambda request: "kit-unasked" in request.headers.get("authorization", ""), 401)
+        for fault, seen in ((None, set[int]()), (spoil, {UNASKED})):
+            client = Client(f"{PUBLIC_URL}/otc", {}, Spoiled(httpx.ASGITransport(open_.gateway.public), fault))
+            report = await run("otc", "it", checks_for(FORMS["otc"]), RestServer(client, FORMS["otc"], CALLS[:2]))
+            await client.aclose()
+            assert _numbers(report) == seen
+            assert UNASKED not in _numbers(report, Status.SKIPPED)
 
 
 def test_every_check_has_a_fault() -> None:
-    checks = {int(each.id.rpartition("-")[2]) for form in FORMS.values() for each in rest_checks(form)}
-    assert checks == FAULTS.keys() | OF_HEADERS.keys()
+    checks = {int(each.id.rpartition("-")[2]) for form in FORMS.values() for each in checks_for(form)}
+    assert checks == FAULTS.keys() | IN_FLAT_OXP.keys() | IN_RFC.keys() | {UNASKED}

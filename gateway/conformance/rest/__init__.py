@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
+from gateway.conformance.calls import ToolCall
 from gateway.conformance.checks import Check
-from gateway.conformance.rest import inputs, listing, refusals, requirements, results, tool_ids, versions
-from gateway.conformance.rest.server import FORMS, JSON, Form, RestServer, ToolCall
+from gateway.conformance.http import JSON
+from gateway.conformance.rest import (
+    arguments,
+    call_ids,
+    credentials,
+    definitions,
+    health,
+    listing,
+    protocol_versions,
+    refusals,
+    requests,
+    requirements,
+    results,
+    tool_ids,
+)
+from gateway.conformance.rest.forms import FORMS, Form
+from gateway.conformance.rest.server import RestServer
 
-__all__ = ["FORMS", "JSON", "Form", "RestServer", "ToolCall", "rest_checks"]
+__all__ = ["FORMS", "JSON", "Form", "RestServer", "ToolCall", "checks_for"]
 
-THEMES = (listing, results, tool_ids, inputs, versions, refusals, requirements)
+THEMES = (
+    health,
+    listing,
+    definitions,
+    results,
+    call_ids,
+    tool_ids,
+    arguments,
+    requests,
+    protocol_versions,
+    refusals,
+    credentials,
+    requirements,
+)
 
 
-def rest_checks(form: Form) -> list[Check]:
+def checks_for(form: Form) -> list[Check]:
     """The checks of tool servers of a dialect, sorted by id."""
-    entries = [entry for theme in THEMES for entry in theme.check.entries if form.name in entry.forms]
+    entries = (entry for theme in THEMES for entry in theme.check.entries if form.name in entry.forms)
     return sorted((entry.check_for(form) for entry in entries), key=lambda each: each.id)

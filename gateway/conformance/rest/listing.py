@@ -1,215 +1,58 @@
-"""Checks of health and of the list of tools."""
+"""Checks of `GET /tools`: the list as a whole, and how requests for it are read."""
 
 from __future__ import annotations
 
-import re
+import json
+from collections import defaultdict
 
 from gateway.conformance.checks import SkippedError
-from gateway.conformance.rest.common import (
-    has_version,
-)
-from gateway.conformance.rest.registry import GOOD, HEADER, MUST, NEW, Registry
+from gateway.conformance.rest.forms import VERSION_HEADER
+from gateway.conformance.rest.registry import GOOD, MUST, SPECIFIED, WITH_IDS, Registry
 from gateway.conformance.rest.server import RestServer
-from gateway.conformance.schemas import is_schema
+from gateway.conformance.rest.tools import Version, name_in, version_of
 
-TOOL_ID = re.compile(r"[A-Za-z0-9_]+\.[A-Za-z0-9_]+(@\d+\.\d+\.\d+)?", re.ASCII)
-VERSION = re.compile(r"\d+\.\d+\.\d+", re.ASCII)
-NAME = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
+UNSUPPORTED = {"otc": "otc://99.0", "rfc": "otc://99.0", "oxp-env": "urn:oxp:99.0"}
 
 check = Registry()
 
 
 @check(
-    1,
-    MUST,
-    "`GET /health` answers 200 when the server is ready",
-    page="Health",
-    remedy="Answer GET /health with 200.",
-)
-async def health(server: RestServer) -> None:
-    answer = await server.client.send("GET", "/health")
-    answer.must(answer.status == 200, "Status 200.")
-
-
-@check(
-    2,
-    MUST,
-    "`GET /health` needs no credential",
-    page="Health",
-    remedy="Leave /health out of authentication.",
-    forms=NEW,
-)
-async def health_is_open(server: RestServer) -> None:
-    if not server.has_credential:
-        raise SkippedError("The server is asked without a credential anyway.")
-    answer = await server.client.send("GET", "/health", is_known=False)
-    answer.must(answer.status == 200, "Status 200 without a credential.")
-
-
-@check(
-    3,
-    GOOD,
-    "The body of `/health` is JSON",
-    page="Health",
-    remedy="Send at least {}: a client reads it unasked.",
-)
-async def health_is_json(server: RestServer) -> None:
-    answer = await server.client.send("GET", "/health")
-    _ = answer.document
-
-
-@check(
-    4,
-    MUST,
-    "`/health` has the header `OXP-Version`",
-    page="Versioning",
-    remedy="Send OXP-Version: 1.0 in every answer.",
-    forms=HEADER,
-)
-async def health_has_version(server: RestServer) -> None:
-    answer = await server.client.send("GET", "/health")
-    has_version(answer)
-
-
-@check(
     5,
     MUST,
-    "The list of tools has the member that the dialect names",
+    "The list of tools is an array in the member that the dialect names",
     page="List Tools",
-    remedy="Send `tools` in OTC, `items` in OXP; always a list, also an empty one.",
+    remedy="Send `tools` in OTC and `items` in OXP; without tools, send an empty array.",
 )
 async def list_has_member(server: RestServer) -> None:
     answer = await server.list_tools()
     answer.must(answer.status == 200, "Status 200.")
     member = server.form.list_member
     listed = answer.document if member is None else answer.member(member)
-    answer.must(isinstance(listed, list), "A list of tools" + (f" in `{member}`." if member else "."))
-
-
-@check(
-    6,
-    MUST,
-    "Each tool has an id `Toolkit.Tool@x.y.z` of its own",
-    page="List Tools, ToolDefinition",
-    remedy="Name each version of each tool once.",
-    forms=NEW - {"rfc"},
-)
-async def ids(server: RestServer) -> None:
-    answer = await server.list_tools()
-    found = [each.get("id") for each in await server.tools()]
-    for each in found:
-        fits = isinstance(each, str) and TOOL_ID.fullmatch(each) is not None
-        answer.must(fits, f"An id such as Toolkit.Tool@1.0.0, not {each!r}.")
-    answer.must(len(set(found)) == len(found), "Ids that differ.")
-
-
-@check(
-    7,
-    MUST,
-    "The `version` of each tool is `x.y.z`, and that of its id",
-    page="List Tools, ToolDefinition",
-    remedy="Write the version with three numbers, in both places.",
-    forms=NEW - {"rfc"},
-)
-async def versions(server: RestServer) -> None:
-    answer = await server.list_tools()
-    for each in await server.tools():
-        version, (_, _, of_id) = each.get("version"), str(each.get("id")).partition("@")
-        fits = isinstance(version, str) and VERSION.fullmatch(version) is not None
-        answer.must(fits, f"A version such as 1.0.0 for {each.get('id')}, not {version!r}.")
-        answer.must(of_id in ("", version), f"The same version in the id {each.get('id')!r} as {version!r}.")
-
-
-@check(
-    8,
-    MUST,
-    "The `name` of each tool has 1 to 64 letters, digits, `_` and `-`",
-    page="List Tools, ToolDefinition",
-    remedy="Make names that models take: the id with _ for the dot.",
-    forms=NEW - {"rfc"},
-)
-async def names(server: RestServer) -> None:
-    answer = await server.list_tools()
-    for each in await server.tools():
-        fits = isinstance(each.get("name"), str) and NAME.fullmatch(each["name"]) is not None
-        answer.must(fits, f"A name of 1 to 64 of A-Z a-z 0-9 _ - for {each.get('id')}, not {each.get('name')!r}.")
-
-
-@check(
-    9,
-    MUST,
-    "Each tool has a `description`",
-    page="List Tools, ToolDefinition",
-    remedy="Say what the tool does: models read it.",
-)
-async def descriptions(server: RestServer) -> None:
-    answer = await server.list_tools()
-    for each in await server.tools():
-        answer.must(isinstance(each.get("description"), str), f"A description of {each.get('id', each.get('name'))}.")
-
-
-@check(
-    10,
-    MUST,
-    "The input schema of each tool is a JSON Schema of an object",
-    page="List Tools, ToolDefinition",
-    remedy="In OTC it is in input_schema.parameters, in OXP it is input_schema itself.",
-)
-async def input_schemas(server: RestServer) -> None:
-    answer = await server.list_tools()
-    for each in await server.tools():
-        schema, name = server.form.input_schema(each), each.get("id", each.get("name"))
-        answer.must(isinstance(schema, dict), f"A schema of the input of {name}.")
-        answer.must(schema.get("type", "object") == "object", f"An object as the input of {name}.")
-        answer.must(is_schema(schema), f"A valid JSON Schema as that of the input of {name}.")
-
-
-@check(
-    11,
-    MUST,
-    "The requirements of each tool are as specified",
-    page="Tool Requirements",
-    remedy="authorization and secrets are lists of objects with an id, user_id is true or false.",
-    forms=NEW,
-)
-async def requirements(server: RestServer) -> None:
-    answer = await server.list_tools()
-    for each in await server.tools():
-        asked, name = each.get("requirements"), each.get("id", each.get("name"))
-        if asked is None:
-            continue
-        answer.must(isinstance(asked, dict), f"An object as the requirements of {name}.")
-        for kind in ("authorization", "secrets"):
-            entries = asked.get(kind, [])
-            fits = isinstance(entries, list) and all(
-                isinstance(it, dict) and isinstance(it.get("id"), str) for it in entries
-            )
-            answer.must(fits, f"A list of objects with an id as {kind} of {name}.")
-        answer.must(isinstance(asked.get("user_id", False), bool), f"true or false as user_id of {name}.")
+    where = f" in `{member}`" if member else ""
+    answer.must(isinstance(listed, list), f"An array of tools{where}.")
+    answer.must(all(isinstance(each, dict) for each in listed), f"Only objects{where}.")
 
 
 @check(
     12,
     MUST,
-    "The list has the version of the protocol",
+    "The list of tools states the protocol version",
     page="Versioning",
-    remedy="Send $schema in every body of OTC, OXP-Version in every answer of flat OXP.",
-    forms=NEW,
+    remedy="Send `$schema` in every body, or in flat OXP the header OXP-Version in every response.",
+    forms=SPECIFIED,
+    silent=frozenset({"otc", "oxp-env"}),  # where `$schema` is optional (openapi.json)
 )
 async def list_has_version(server: RestServer) -> None:
     answer = await server.list_tools()
-    if server.form.is_flat:
-        has_version(answer)
-    else:
-        answer.must(isinstance(answer.member("$schema"), str), "A text in `$schema`.")
+    answer.must(server.form.version(answer) is not None, f"The {server.form.version_member}.")
 
 
 @check(
     13,
     GOOD,
-    "A list request with a body of `{}` is answered",
+    "A request for the list may have the body `{}`",
     page="List Tools",
-    remedy="Ignore the body of a GET.",
+    remedy="Read the body of a GET and ignore it.",
 )
 async def list_takes_body(server: RestServer) -> None:
     answer = await server.list_tools(body=b"{}")
@@ -223,8 +66,43 @@ async def list_takes_body(server: RestServer) -> None:
     GOOD,
     "Unknown query parameters are ignored",
     page="List Tools",
-    remedy="Ignore query parameters that are not known.",
+    remedy="Ignore query parameters that you do not know.",
 )
 async def list_takes_query(server: RestServer) -> None:
     answer = await server.client.send("GET", "/tools?kit=1", headers=server.form.headers)
     answer.must(answer.status == 200, "Status 200.")
+
+
+@check(
+    15,
+    GOOD,
+    "A request for the list in an unsupported protocol version is refused with 400",
+    page="Versioning",
+    remedy="Check the version of requests for the list, too.",
+    forms=SPECIFIED,
+)
+async def list_in_unsupported_version(server: RestServer) -> None:
+    if server.form.is_flat:
+        answer = await server.list_tools(headers={VERSION_HEADER: "99"})
+    else:
+        answer = await server.list_tools(body=json.dumps({"$schema": UNSUPPORTED[server.form.name]}).encode())
+    answer.must(answer.status == 400, "Status 400.")
+
+
+@check(
+    16,
+    GOOD,
+    "The versions of a tool are listed in ascending order",
+    page="List Tools",
+    remedy="List the latest version last: clients that store tools by name keep the last one.",
+    forms=WITH_IDS,
+)
+async def versions_ascend(server: RestServer) -> None:
+    answer = await server.list_tools()
+    versions = defaultdict[str, list[Version]](list)
+    for each in await server.tools():
+        versions[name_in(each.get("id"))].append(version_of(each) or (0, 0, 0))
+    if all(len(found) == 1 for found in versions.values()):
+        raise SkippedError("No tool has several versions.")
+    for name, found in versions.items():
+        answer.must(found == sorted(found), f"The versions of {name} in ascending order.")

@@ -1,12 +1,13 @@
-"""Checks of refusals, credentials included."""
+"""Checks of what refusals say, and of what is not served."""
 
 from __future__ import annotations
 
-import json
+from collections.abc import AsyncIterator
 
 from gateway.conformance.checks import SkippedError
-from gateway.conformance.rest.registry import GOOD, MUST, NEW, SHOULD, Registry
-from gateway.conformance.rest.server import RestServer
+from gateway.conformance.http import Answer
+from gateway.conformance.rest.registry import GOOD, HEADER, MUST, RFC, SHOULD, SPECIFIED, Registry
+from gateway.conformance.rest.server import NOWHERE, RestServer
 
 TRACES = ("Traceback (most recent call last)", 'File "/', "\tat ", "node_modules/", "panic: ")
 
@@ -16,26 +17,27 @@ check = Registry()
 @check(
     60,
     MUST,
-    "A refusal has a `message` in JSON",
+    "A refusal is JSON with a `message`",
     page="Call Tool, ServerErrorResponse",
-    remedy="Say in a sentence what is wrong.",
-    forms=NEW,
+    remedy="State in one sentence what is wrong with the request.",
+    forms=SPECIFIED,
+    silent=RFC,
 )
 async def refusals_speak(server: RestServer) -> None:
-    answer = await server.call("KitNowhere.NoSuchTool", {})
-    answer.must("json" in answer.headers.get("content-type", ""), "A content type of JSON.")
-    answer.must(isinstance(answer.member("message"), str), "A text in `message`.")
+    async for answer in _refusals(server):
+        answer.must("json" in answer.headers.get("content-type", ""), "A JSON content type.")
+        answer.must(isinstance(answer.member("message"), str), "A string in `message`.")
 
 
 @check(
     61,
     SHOULD,
-    "Refusals contain no stack trace",
+    "No refusal contains a stack trace",
     page="Call Tool, ServerErrorResponse",
-    remedy="Keep stack traces in the log.",
+    remedy="Write stack traces to the log only.",
 )
 async def refusals_hide(server: RestServer) -> None:
-    for answer in (await server.call("KitNowhere.NoSuchTool", {}), await server.post(b"{"), await server.post(b"[1]")):
+    for answer in (await server.call(NOWHERE, {}), await server.post(b"{"), await server.post(b"[1]")):
         text = answer.body.decode("utf-8", "replace")
         answer.must(not any(trace in text for trace in TRACES), "No stack trace.")
 
@@ -43,13 +45,13 @@ async def refusals_hide(server: RestServer) -> None:
 @check(
     62,
     GOOD,
-    "A method that is not served is refused with 405 or 404",
+    "An unsupported HTTP method is refused with 405 or 404",
     page="Call Tool",
-    remedy="Answer only the methods that are specified.",
+    remedy="Serve only the methods that the specification names.",
 )
 async def other_method(server: RestServer) -> None:
     answer = await server.client.send("PUT", server.form.call_path, headers=server.form.headers, body=b"{}")
-    answer.must(answer.status in (404, 405), "Status 405.")
+    answer.must(answer.status in (404, 405), "Status 405 or 404.")
 
 
 @check(
@@ -57,7 +59,7 @@ async def other_method(server: RestServer) -> None:
     GOOD,
     "An unknown path is refused with 404",
     page="Call Tool",
-    remedy="Answer only the paths that are specified.",
+    remedy="Serve only the paths that the specification names, and your own.",
 )
 async def other_path(server: RestServer) -> None:
     answer = await server.client.send("GET", "/kit/nowhere", headers=server.form.headers)
@@ -65,33 +67,26 @@ async def other_path(server: RestServer) -> None:
 
 
 @check(
-    70,
+    64,
     MUST,
-    "A request without a credential is refused with 401",
-    page="Security",
-    remedy="Ask for the credential on every path but /health.",
-    forms=NEW,
+    "A refusal states the protocol version",
+    page="Versioning",
+    remedy="Send `$schema` in every body of the RFC, and the header OXP-Version in every response of OXP.",
+    forms=HEADER | RFC,
 )
-async def without_credential(server: RestServer) -> None:
-    if not server.has_credential:
-        raise SkippedError("The server asks for no credential, as far as was said.")
-    data = json.dumps(server.form.request({"tool_id": "KitNowhere.NoSuchTool", "input": {}})).encode()
-    for method, path, body in (("GET", "/tools", None), ("POST", server.form.call_path, data)):
-        answer = await server.client.send(method, path, body=body, headers=server.form.headers, is_known=False)
-        answer.must(answer.status == 401, "Status 401.")
+async def refusals_have_version(server: RestServer) -> None:
+    async for answer in _refusals(server):
+        answer.must(server.form.version(answer) is not None, f"The {server.form.version_member}.")
 
 
-@check(
-    71,
-    MUST,
-    "A wrong credential is refused with 401",
-    page="Security",
-    remedy="Compare the whole credential.",
-    forms=NEW,
-)
-async def wrong_credential(server: RestServer) -> None:
-    if not server.has_credential:
-        raise SkippedError("The server asks for no credential, as far as was said.")
-    headers = server.form.headers | {"authorization": "Bearer kit-wrong"}
-    answer = await server.client.send("GET", "/tools", headers=headers, is_known=False)
-    answer.must(answer.status == 401, "Status 401.")
+async def _refusals(server: RestServer) -> AsyncIterator[Answer]:
+    """The answers to an unknown tool, to a body that is no JSON, and to invalid input where there is a tool for it."""
+    yield await server.call(NOWHERE, {})
+    yield await server.post(b"{")
+    try:
+        call = await server.incomplete()
+    except SkippedError:
+        return
+    answer = await server.make(call)
+    if answer.status == 422:  # else it is no refusal, which is a check of its own
+        yield answer

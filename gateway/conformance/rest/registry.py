@@ -1,4 +1,4 @@
-"""How a module registers its checks of tool servers, and the dialects that they apply to."""
+"""How a module registers its checks, and the dialects that they apply to."""
 
 from __future__ import annotations
 
@@ -7,19 +7,24 @@ from collections.abc import Awaitable, Callable
 from msgspec import Struct
 
 from gateway.conformance.checks import Check, Level
-from gateway.conformance.rest.server import FORMS, Form, RestServer
+from gateway.conformance.rest.forms import FORMS, Form
+from gateway.conformance.rest.server import RestServer
 
 MUST, SHOULD, GOOD = Level
 ALL = frozenset(FORMS)
-NEW = frozenset({"otc", "rfc", "oxp", "oxp-env"})  # as specified; the LangChain form is as its programs do it
-ENVELOPED = frozenset({"otc", "rfc", "oxp-env"})
-HEADER = frozenset({"oxp"})
+SPECIFIED = frozenset({"otc", "rfc", "oxp", "oxp-env"})  # unlike the LangChain form, which its programs define
+WITH_IDS = SPECIFIED - {"rfc"}  # whose definitions have the version, and the output schema, as members of their own
+ENVELOPED = frozenset({"otc", "rfc", "oxp-env"})  # whose bodies state the version in `$schema`
+HEADER = frozenset({"oxp"})  # whose version is in the header OXP-Version
+CHALLENGING = frozenset({"oxp", "oxp-env"})  # whose refusals have `missing_requirements`
+RFC = frozenset({"rfc"})
+NOBODY: frozenset[str] = frozenset()
 
 RunCheck = Callable[[RestServer], Awaitable[None]]
 
 
 class Entry(Struct, frozen=True):
-    """A check for the dialects in `forms`; each dialect has it under an id of its own."""
+    """A check of a tool server, for the dialects in `forms`; in those in `silent` it is only good practice."""
 
     number: int
     level: Level
@@ -27,12 +32,14 @@ class Entry(Struct, frozen=True):
     page: str
     remedy: str
     forms: frozenset[str]
+    silent: frozenset[str]
     run: RunCheck
 
     def check_for(self, form: Form) -> Check:
-        """The check of one dialect, such as OXP-040."""
+        """The check for tool servers of one dialect, such as OXP-010."""
         id_ = f"{form.prefix}-{self.number:03d}"
-        return Check(id_, self.level, self.title, f"{form.source}, {self.page}", self.remedy, self.run)
+        level = GOOD if form.name in self.silent else self.level
+        return Check(id_, level, self.title, f"{form.source}, {self.page}", self.remedy, self.run)
 
 
 class Registry:
@@ -42,12 +49,23 @@ class Registry:
         self.entries: list[Entry] = []
 
     def __call__(
-        self, number: int, level: Level, title: str, *, page: str, remedy: str, forms: frozenset[str] = ALL
+        self,
+        number: int,
+        level: Level,
+        title: str,
+        *,
+        page: str,
+        remedy: str,
+        forms: frozenset[str] = ALL,
+        silent: frozenset[str] = NOBODY,
     ) -> Callable[[RunCheck], RunCheck]:
-        """Registers a check; `page` is the page of the specification that it follows."""
+        """Registers a check; `page` is the page of the specification that it follows.
+
+        `silent` are dialects whose specification does not demand this: there the level is GOOD.
+        """
 
         def add(run: RunCheck) -> RunCheck:
-            self.entries.append(Entry(number, level, title, page, remedy, forms, run))
+            self.entries.append(Entry(number, level, title, page, remedy, forms, silent, run))
             return run
 
         return add

@@ -1,15 +1,19 @@
-"""Checks of calls that lack what their tool requires."""
+"""Checks of calls that lack what their tool requires: a user, an authorization, a secret."""
 
 from __future__ import annotations
 
-from gateway.conformance.checks import SkippedError
+from urllib.parse import urljoin, urlsplit
+
+from gateway.conformance.checks import NEEDS_CALL, SkippedError
 from gateway.conformance.http import Answer
-from gateway.conformance.rest.common import (
-    is_meant,
-    refused,
-)
-from gateway.conformance.rest.registry import MUST, NEW, Registry
+from gateway.conformance.rest.registry import CHALLENGING, GOOD, MUST, RFC, SPECIFIED, Registry
 from gateway.conformance.rest.server import RestServer
+from gateway.conformance.rest.tools import required_arguments, requirements_of
+
+OLDER = frozenset({"otc", "rfc"})  # which have no `missing_requirements`
+PAGE = "Call Tool, Tool Authorization Challenges"
+MEMBERS = frozenset({"id", "url", "check_url"})  # of a challenge, openapi.json
+STATES = ("pending", "completed", "failed")
 
 check = Registry()
 
@@ -17,37 +21,35 @@ check = Registry()
 @check(
     80,
     MUST,
-    "A call without the user id that its tool requires is refused with 400",
+    "A call without the user that its tool requires is refused with 400",
     page="Tool Requirements",
     remedy="Send user_id: true in missing_requirements.",
-    forms=NEW,
+    forms=SPECIFIED,
+    silent=OLDER,
 )
 async def lacks_user(server: RestServer) -> None:
-    answer = await _lacking(server, "user_id")
+    answer = await _refused(server, "user_id")
     missing = answer.member("missing_requirements")
-    answer.must(
-        isinstance(missing, dict) and missing.get("user_id") is True, "user_id: true in `missing_requirements`."
-    )
+    is_named = isinstance(missing, dict) and missing.get("user_id") is True
+    answer.must(is_named, "user_id: true in `missing_requirements`.")
 
 
 @check(
     81,
     MUST,
-    "A call without an authorization that its tool requires is refused with a URL to open",
-    page="Tool Requirements",
-    remedy="List challenges with id and url in missing_requirements.authorization.",
-    forms=NEW,
+    "A call without the authorization that its tool requires is refused with a URL for the user",
+    page=PAGE,
+    remedy="Send challenges with id and url in missing_requirements.authorization.",
+    forms=SPECIFIED,
+    silent=OLDER,
 )
 async def lacks_authorization(server: RestServer) -> None:
-    answer = await _lacking(server, "authorization")
-    missing = answer.member("missing_requirements")
-    asked = missing.get("authorization") if isinstance(missing, dict) else None
-    entries = asked if isinstance(asked, list) else []
-    answer.must(bool(entries), "A list in `missing_requirements.authorization`.")
-    fits = all(
-        isinstance(it, dict) and isinstance(it.get("id"), str) and isinstance(it.get("url"), str) for it in entries
-    )
-    answer.must(fits, "An id and a url in each challenge.")
+    answer = await _refused(server, "authorization")
+    challenges = _challenges(answer)
+    answer.must(bool(challenges), "Objects in `missing_requirements.authorization`.")
+    for challenge in challenges:
+        is_whole = isinstance(challenge.get("id"), str) and isinstance(challenge.get("url"), str)
+        answer.must(is_whole, "An id and a url in each challenge.")
 
 
 @check(
@@ -55,22 +57,86 @@ async def lacks_authorization(server: RestServer) -> None:
     MUST,
     "A call without a secret that its tool requires is refused with 400",
     page="Tool Requirements",
-    remedy="Refuse the call before the tool runs.",
-    forms=NEW,
+    remedy="Check for secrets before the tool runs.",
+    forms=SPECIFIED,
+    silent=RFC,
 )
 async def lacks_secret(server: RestServer) -> None:
-    await _lacking(server, "secrets")
+    await _refused(server, "secrets")
 
 
-async def _lacking(server: RestServer, kind: str) -> Answer:
+@check(
+    83,
+    MUST,
+    "A challenge has no members besides `id`, `url` and `check_url`",
+    page=f"{PAGE}, ToolAuthorizationChallenge",
+    remedy="Send everything else beside the challenges.",
+    forms=CHALLENGING,
+)
+async def closed_challenge(server: RestServer) -> None:
+    answer = await _refused(server, "authorization")
+    for challenge in _challenges(answer):
+        more = sorted(challenge.keys() - MEMBERS)
+        answer.must(not more, f"A challenge without {', '.join(more)}.")
+
+
+@check(
+    84,
+    MUST,
+    "`check_url` returns the status of its challenge",
+    page=PAGE,
+    remedy="Respond with 200 and a status: pending, completed or failed.",
+    forms=CHALLENGING,
+)
+async def challenge_status(server: RestServer) -> None:
+    found = [it["check_url"] for it in _challenges(await _refused(server, "authorization")) if "check_url" in it]
+    if not found:
+        raise SkippedError("The challenge has no check_url.")
+    url = urljoin(f"{server.client.url}/", str(found[0]))
+    is_own = urlsplit(url)[:2] == urlsplit(server.client.url)[:2]  # a credential goes to no other origin
+    answer = await server.client.send("GET", url, headers={"accept": "application/json"}, is_known=is_own)
+    answer.must(answer.status == 200, "Status 200.")
+    answer.must(answer.member("status") in STATES, f"One of {', '.join(STATES)} in `status`.")
+
+
+@check(
+    85,
+    GOOD,
+    "Invalid input is refused before missing requirements are",
+    page="Tool Requirements",
+    remedy="Validate the input first, so that no user authorizes a call that cannot run.",
+    forms=SPECIFIED,
+)
+async def input_comes_first(server: RestServer) -> None:
+    for definition in await server.tools():
+        if requirements_of(definition) and required_arguments(server.form, definition):
+            answer = await server.call(str(definition.get("id")), {})
+            answer.must(answer.status == 422, "Status 422.")
+            return
+    raise SkippedError("No listed tool has both requirements and a required argument.")
+
+
+async def _refused(server: RestServer, kind: str) -> Answer:
     """The refusal of an allowed call without what it requires of a kind. Raises SkippedError, UnfitError."""
     for call in server.calls:
-        definition = next((it for it in await server.tools() if is_meant(it, call.tool)), None)
-        required = None if definition is None else definition.get("requirements")
-        if not isinstance(required, dict) or not required.get(kind):
+        definition = await server.definition(call)
+        if definition is None or kind not in requirements_of(definition):
             continue
         context = {name: value for name, value in call.context.items() if name != kind}
         answer = await server.call(call.tool, call.input, **({"context": context} if context else {}))
-        refused(server, answer, 400)
+        if kind == "authorization" and answer.status == 200:
+            raise SkippedError("The user of the --call has authorized the tool already.")
+        answer.must(answer.status == 400, "Status 400.")
         return answer
-    raise SkippedError(f"No tool of a --call requires {kind}.")
+    if not any(kind in requirements_of(definition) for definition in await server.tools()):
+        raise SkippedError(f"No listed tool requires {kind}.")
+    raise SkippedError(f"No tool of a --call requires {kind}." if server.calls else NEEDS_CALL)
+
+
+def _challenges(answer: Answer) -> list[dict[str, object]]:
+    """The challenges in a refusal. Raises UnfitError if one is no object."""
+    missing = answer.member("missing_requirements")
+    found = missing.get("authorization") if isinstance(missing, dict) else None
+    challenges = found if isinstance(found, list) else []
+    answer.must(all(isinstance(it, dict) for it in challenges), "Objects in `missing_requirements.authorization`.")
+    return challenges

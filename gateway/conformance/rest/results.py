@@ -1,21 +1,17 @@
-"""Checks of calls that run, and of their results."""
+"""Checks of calls that run: their results, and the values in them."""
 
 from __future__ import annotations
 
-import asyncio
 import json
+from typing import Any
 
 from gateway.conformance.checks import SkippedError
-from gateway.conformance.rest.common import (
-    has_version,
-    is_meant,
-    refused,
-)
-from gateway.conformance.rest.registry import GOOD, MUST, NEW, SHOULD, Registry
+from gateway.conformance.rest.registry import MUST, SHOULD, SPECIFIED, WITH_IDS, Registry
 from gateway.conformance.rest.server import RestServer
+from gateway.conformance.rest.tools import may_return_nothing
 from gateway.conformance.schemas import fits, is_schema
 
-AT_ONCE = 20
+STRINGS = ("developer_message", "additional_prompt_content")  # of an error; optional
 
 check = Registry()
 
@@ -23,13 +19,13 @@ check = Registry()
 @check(
     20,
     MUST,
-    "A valid call is answered with 200 and a result",
+    "A valid call returns 200 and a result",
     page="Call Tool",
-    remedy="Answer 200, also for a tool that fails.",
+    remedy="Respond with 200, even if the tool fails.",
 )
 async def call_answers(server: RestServer) -> None:
     answer = await server.make(server.allowed(), call_id=server.new_id())
-    answer.must(answer.status == 200, "Status 200 for a call that is valid.")
+    answer.must(answer.status == 200, "Status 200 for a valid call.")
     result = server.form.result(answer)
     answer.must(isinstance(result.get("success"), bool), "true or false in `success`.")
 
@@ -39,43 +35,15 @@ async def call_answers(server: RestServer) -> None:
     MUST,
     "A successful result has a `value` and no `error`",
     page="Call Tool, CallToolResponse",
-    remedy="Send value, null if the tool returns nothing.",
+    remedy="Send the value, or null if the tool returns nothing.",
 )
 async def call_has_value(server: RestServer) -> None:
-    answer, result = await server.made(call_id=server.new_id())
+    answer, result = await server.succeeded(call_id=server.new_id())
     outcome = server.form.outcome(result)
-    answer.must(result.get("success") is True, "A call that succeeds.")
-    answer.must("value" in outcome, "A `value` in the result.")
+    answer.must(result.get("success") is True, "true in `success`.")
+    may_lack = "value" not in outcome and may_return_nothing(server.form, await server.definition(server.allowed()))
+    answer.must("value" in outcome or may_lack, "A `value` in the result.")
     answer.must("error" not in outcome, "No `error` in a successful result.")
-
-
-@check(
-    22,
-    MUST,
-    "The result has the `call_id` of the request",
-    page="Call Tool",
-    remedy="Copy call_id into the result.",
-    forms=NEW,
-)
-async def call_id_comes_back(server: RestServer) -> None:
-    id_ = server.new_id()
-    answer, result = await server.made(call_id=id_)
-    answer.must(result.get("call_id") == id_, f"`call_id` {id_!r}.")
-
-
-@check(
-    23,
-    MUST,
-    "A call without an id is given one",
-    page="Call Tool",
-    remedy="Make an id that no other call has.",
-    forms=NEW,
-)
-async def call_id_is_made(server: RestServer) -> None:
-    (answer, one), (_, other) = await server.made(), await server.made()
-    made = one.get("call_id")
-    answer.must(isinstance(made, str) and made != "", "A text in `call_id`.")
-    answer.must(made != other.get("call_id"), "Another `call_id` for each call.")
 
 
 @check(
@@ -83,95 +51,83 @@ async def call_id_is_made(server: RestServer) -> None:
     SHOULD,
     "`duration` is a number of milliseconds, at least 0",
     page="Call Tool, CallToolResponse",
-    remedy="Leave it out, or send a number.",
-    forms=NEW,
+    remedy="Send a number, or omit `duration`.",
+    forms=SPECIFIED,
 )
 async def duration(server: RestServer) -> None:
     answer, result = await server.made(call_id=server.new_id())
     took = result.get("duration", 0)
-    fits = isinstance(took, int | float) and not isinstance(took, bool) and took >= 0
-    answer.must(fits, f"A number, at least 0, not {took!r}.")
+    is_valid = isinstance(took, int | float) and not isinstance(took, bool) and took >= 0
+    answer.must(is_valid, f"A number of at least 0 as `duration`, not {took!r}.")
 
 
 @check(
     25,
     MUST,
-    "The answer to a call has the version of the protocol",
+    "The response to a call states the protocol version",
     page="Versioning",
-    remedy="Send $schema in every body of OTC, OXP-Version in every answer of flat OXP.",
-    forms=NEW,
+    remedy="Send `$schema` in every body, or in flat OXP the header OXP-Version in every response.",
+    forms=SPECIFIED,
+    silent=frozenset({"otc", "oxp-env"}),  # where `$schema` is optional (openapi.json)
 )
 async def call_has_version(server: RestServer) -> None:
     answer, _ = await server.made(call_id=server.new_id())
-    if server.form.is_flat:
-        has_version(answer)
-    else:
-        answer.must(isinstance(answer.member("$schema"), str), "A text in `$schema`.")
+    answer.must(server.form.version(answer) is not None, f"The {server.form.version_member}.")
 
 
 @check(
     26,
     MUST,
-    "The value fits the output schema of its tool",
+    "The value is valid against the output schema of its tool",
     page="Call Tool",
     remedy="Return what output_schema promises.",
-    forms=NEW - {"rfc"},
+    forms=WITH_IDS,
 )
 async def value_fits(server: RestServer) -> None:
-    call = server.allowed()
-    definition = await server.some_tool(lambda it: is_meant(it, call.tool), "is the one that is called")
-    schema = definition.get("output_schema")
+    definition = await server.definition(server.allowed())
+    schema = None if definition is None else definition.get("output_schema")
     if not isinstance(schema, dict) or not is_schema(schema):
-        raise SkippedError("The tool has no output schema that can be used.")
-    answer, result = await server.made(call_id=server.new_id())
-    value = server.form.outcome(result).get("value")
-    if (does_fit := fits(schema, value)) is None:
+        raise SkippedError("The tool of the first --call has no valid output schema.")
+    answer, result = await server.succeeded(call_id=server.new_id())
+    is_valid = fits(schema, server.form.outcome(result).get("value"))
+    if is_valid is None:
         raise SkippedError("The output schema of the tool refers to another document.")
-    answer.must(does_fit, f"A value that fits {json.dumps(schema)[:200]}.")
+    answer.must(is_valid, f"A value that is valid against {json.dumps(schema)[:200]}.")
 
 
 @check(
-    27,
+    90,
     MUST,
-    "Concurrent calls get their own results",
-    page="Call Tool",
-    remedy="Share no state between calls.",
-    forms=NEW,
+    "The result of a tool that fails has an `error` with a `message`, and no `value`",
+    page="Call Tool, Tool Execution Errors",
+    remedy="Respond with 200, success false and error.message.",
+    forms=SPECIFIED,
 )
-async def calls_at_once(server: RestServer) -> None:
-    wanted = [server.new_id() for _ in range(AT_ONCE)]
-    made = await asyncio.gather(*(server.made(call_id=id_) for id_ in wanted))
-    for id_, (answer, result) in zip(wanted, made, strict=True):
-        answer.must(result.get("call_id") == id_, f"The answer to the call {id_!r}.")
+async def failure_has_error(server: RestServer) -> None:
+    async for answer, result in server.failed():
+        outcome = server.form.outcome(result)
+        error: Any = outcome.get("error")
+        answer.must(isinstance(error, dict), "An object in `error`.")
+        answer.must(isinstance(error.get("message"), str), "A string in `error.message`.")
+        answer.must("value" not in outcome, "No `value` in a failed result.")
 
 
 @check(
-    28,
-    GOOD,
-    "A repeated call with the same id gets the same result",
-    page="Call Tool, call_id",
-    remedy="Keep results by caller and call_id for a while: clients repeat calls whose answer was lost.",
-    forms=NEW,
+    91,
+    MUST,
+    "The members of an `error` have the specified types",
+    page="Call Tool, ToolError",
+    remedy="Omit members that say nothing; null is not allowed.",
+    forms=SPECIFIED,
 )
-async def twice_is_once(server: RestServer) -> None:
-    id_ = server.new_id()
-    (first, one), (_, other) = await server.made(call_id=id_), await server.made(call_id=id_)
-    first.must(one == other, "The same result both times, `duration` included.")
-
-
-@check(
-    29,
-    GOOD,
-    "A call id that is used again with other input is refused with 400",
-    page="Call Tool, call_id",
-    remedy="Compare the input: two calls with one id are an error of the caller.",
-    forms=NEW,
-)
-async def one_id_two_calls(server: RestServer) -> None:
-    call, id_ = server.allowed(), server.new_id()
-    others = [each for each in server.calls if (each.tool, each.input) != (call.tool, call.input)]
-    if not others:
-        raise SkippedError("This takes a second --call with other input.")
-    await server.make(call, call_id=id_)
-    answer = await server.make(others[0], call_id=id_)
-    refused(server, answer, 400)
+async def failure_has_types(server: RestServer) -> None:
+    async for answer, result in server.failed():
+        error: Any = server.form.outcome(result).get("error")
+        if not isinstance(error, dict):
+            raise SkippedError("The failed result has no `error`.")  # which is a check of its own
+        for name in STRINGS:
+            answer.must(isinstance(error.get(name, ""), str), f"A string in `error.{name}`.")
+        answer.must(isinstance(error.get("can_retry", False), bool), "true or false in `error.can_retry`.")
+        after = error.get("retry_after_ms", 0)
+        is_valid = isinstance(after, int | float) and not isinstance(after, bool) and after >= 0
+        answer.must(is_valid, "A number of at least 0 in `error.retry_after_ms`.")
