@@ -133,7 +133,10 @@ def _pool(host: str, port: int, **options: Any) -> ConnectionPool:
 
 
 class _Writing(AbstractConnection):
-    """Names what uvloop raises when the other end has just closed the connection that is written to."""
+    """Names what is raised when the connection that is written to has just been closed.
+
+    uvloop raises an error of its own where the other end closed it, and redis-py has no writer any more where it did.
+    """
 
     async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
         try:
@@ -142,6 +145,10 @@ class _Writing(AbstractConnection):
             if "closed" not in str(exc):
                 raise
             raise RedisConnectionError("Connection closed by server.") from exc
+        except AttributeError as exc:
+            if self._writer is not None:
+                raise
+            raise RedisConnectionError("Connection closed.") from exc
 
 
 class _PlainConnection(_Writing, Connection): ...

@@ -33,16 +33,17 @@ def test_a_library_that_lacks_a_method_or_a_parameter_is_refused_and_the_error_n
         check_library([(Changed, method, parameters)])
 
 
+async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """A server that says yes to everything."""
+    while data := await reader.read(4096):
+        for command in data.split(b"*")[1:]:
+            writer.write(b"+PONG\r\n" if b"PING" in command else b"+OK\r\n")
+
+
 @pytest.mark.anyio
 async def test_what_is_written_to_a_connection_that_was_just_closed_fails_as_a_closed_connection() -> None:
     """Ours: uvloop raises an error of its own, which is none of redis-py and none of the system."""
-
-    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        while data := await reader.read(4096):
-            for command in data.split(b"*")[1:]:
-                writer.write(b"+PONG\r\n" if b"PING" in command else b"+OK\r\n")
-
-    async with accepting(hold) as port:
+    async with accepting(_answer) as port:
         client = connect(Address.parse(f"redis://127.0.0.1:{port}"))
         connection: Any = await client.connection_pool.get_connection()  # type: ignore[no-untyped-call]
         connection.socket_timeout = None
@@ -50,6 +51,24 @@ async def test_what_is_written_to_a_connection_that_was_just_closed_fails_as_a_c
         await asyncio.sleep(0)
         with pytest.raises(RedisConnectionError, match="closed"):
             await connection.send_packed_command([b"*1\r\n$4\r\nPING\r\n"], check_health=False)
+        await client.aclose()
+
+
+@pytest.mark.anyio
+async def test_what_is_written_while_the_connection_is_given_up_fails_as_a_closed_connection() -> None:
+    """Ours: redis-py writes in a task of its own if there is a limit of time, and finds no writer."""
+    async with accepting(_answer) as port:
+        client = connect(Address.parse(f"redis://127.0.0.1:{port}"))
+        connection: Any = await client.connection_pool.get_connection()  # type: ignore[no-untyped-call]
+        connection.socket_timeout = None
+        connection._writer, writer = None, connection._writer
+
+        async def keep_disconnected(*_: Any, **__: Any) -> None: ...
+
+        connection.connect_check_health = keep_disconnected
+        with pytest.raises(RedisConnectionError, match="closed"):
+            await connection.send_packed_command([b"*1\r\n$4\r\nPING\r\n"], check_health=False)
+        connection._writer = writer
         await client.aclose()
 
 
