@@ -1,13 +1,14 @@
 """What the demonstration tool servers have in common: tools, their versions, and how one call is run.
 
 The order of a call and its refusals follow Call Tool of OTC 1.0 and OXP 1.0; how they are dressed is left to each
-server. A repeated `call_id` gets the result of the first call. `executions` counts repetitions, too: it shows how often
-a call was sent.
+server. A repeated `call_id` of a user gets the result of the first call. `executions` counts repetitions, too: it shows
+how often a call was sent.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 import uuid
@@ -131,10 +132,10 @@ def object_schema(properties: JsonObject, *required: str) -> JsonObject:
 
 @dataclass(frozen=True)
 class _Kept:
-    """A call with an id, and the result that it has or will have."""
+    """A call with an id, with its arguments as JSON, and the result that it has or will have."""
 
     tool: Tool
-    arguments: JsonObject
+    arguments: str
     result: asyncio.Future[JsonObject]
 
 
@@ -149,7 +150,7 @@ class Toolbox:
             self._validators[tool.id, tool.version] = _validator(tool.input_schema)
         self._request = _validator(CALL_TOOL_REQUEST)
         self._authorize = authorize
-        self._kept: OrderedDict[str, _Kept] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, str], _Kept] = OrderedDict()
         self.executions = dict.fromkeys(self._versions, 0)
 
     def definitions(self) -> list[JsonObject]:
@@ -191,17 +192,18 @@ class Toolbox:
         call_id = request.get("call_id")
         if not call_id:
             return await self._run(tool, arguments, context, str(uuid.uuid4()))
-        kept = self._kept.get(call_id)
+        key, given = (context.user_id, call_id), json.dumps(arguments, sort_keys=True)
+        kept = self._kept.get(key)
         if kept is None:
             running = asyncio.ensure_future(self._run(tool, arguments, context, call_id))
-            kept = self._kept[call_id] = _Kept(tool, arguments, running)
+            kept = self._kept[key] = _Kept(tool, given, running)
             if len(self._kept) > MAX_KEPT:
                 self._kept.popitem(last=False)
-        if (kept.tool, kept.arguments) != (tool, arguments):
+        if (kept.tool, kept.arguments) != (tool, given):
             raise RefusedError("The call_id was used for another call")
         result = await asyncio.shield(kept.result)
         if result.get("error", {}).get("can_retry"):
-            self._kept.pop(call_id, None)
+            self._kept.pop(key, None)
         return result
 
     async def _run(self, tool: Tool, arguments: JsonObject, context: Context, call_id: str) -> JsonObject:
