@@ -176,6 +176,10 @@ async def _judge_client(arguments: argparse.Namespace) -> Report:
 
 def _run_suite_of_mcp(arguments: argparse.Namespace) -> int:
     """MCP has an official suite, which is run if Node is there. Raises CommandError."""
+    of_ours: dict[str, Any] = {"token": None, "call": [], "only": [], "baseline": None, "format": "text"}
+    given = [f"--{name}" for name, unset in of_ours.items() if getattr(arguments, name) != unset]
+    if given:
+        raise CommandError(USAGE, f"The official suite of MCP takes no {given[0]}.")
     subject = (
         ["--command", shlex.join(arguments.command)] if arguments.kind == "client" else ["--url", arguments.subject]
     )

@@ -30,7 +30,8 @@ def for_people(report: Report, *, colour: bool, verbose: bool) -> Iterator[str]:
     verdict = "conforms" if report.is_good else "does not conform"
     yield f"{report.subject} {verdict} to {report.protocol}: {summary(report)}"
     if lacking := [it for it in report.of(Status.SKIPPED) if it.reason == NEEDS_CALL]:
-        yield f"{len(lacking)} checks need a tool that may run: name one with --call TOOL JSON."
+        count = "1 check needs" if len(lacking) == 1 else f"{len(lacking)} checks need"
+        yield f"{count} a tool that may run: name one with --call TOOL JSON."
     failed = [outcome for level in Level for outcome in report.of(Status.FAILED, level)]
     for outcome in failed:
         yield _painted(f"{SIGNS[Status.FAILED]} {_title(outcome.check)}", Status.FAILED, colour=colour)

@@ -98,6 +98,8 @@ def test_a_check_is_explained_and_all_are_listed() -> None:
         (("client", "--protocol", "rap", "--", "no-such-program-here"), 2, "is no program"),
         (("client", "--protocol", "otc"), 2, "Write the client after --"),
         (("client", "--protocol", "otc", "--", "no-such-program-here"), 2, "is no program"),
+        (("server", "http://127.0.0.1:1/mcp", "--protocol", "mcp", "--only", "MUST"), 2, "MCP takes no --only"),
+        (("server", "http://127.0.0.1:1/mcp", "--protocol", "mcp", "--format", "json"), 2, "MCP takes no --format"),
         (("explain",), 2, "The id of the check is missing"),
         (("server", "http://127.0.0.1:1"), 2, "--protocol is missing"),
         (("server", "http://127.0.0.1:1", "--protocol", "smtp"), 2, "invalid choice"),
