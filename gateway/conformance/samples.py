@@ -9,6 +9,17 @@ from gateway.conformance.schemas import fits
 
 MAX_DEPTH = 8
 MAX_LENGTH = 1000  # characters of a text, items of a list
+FORMATS = {  # of texts; validators do not look at them, but tools do
+    "date": "2026-01-01",
+    "date-time": "2026-01-01T00:00:00Z",
+    "time": "00:00:00Z",
+    "email": "kit@example.com",
+    "hostname": "example.com",
+    "ipv4": "192.0.2.1",
+    "ipv6": "2001:db8::1",
+    "uri": "https://example.com/",
+    "uuid": "00000000-0000-4000-8000-000000000000",
+}
 
 
 def sample(schema: Any) -> dict[str, Any] | None:
@@ -33,11 +44,13 @@ def _value(schema: Any, depth: int) -> Any:
         case "array":
             return [_value(schema.get("items"), depth - 1)] * _least(schema, "minItems")
         case "number" | "integer":
-            return max(_least(schema, "minimum"), _least(schema, "exclusiveMinimum", -1) + 1)
+            return _number(schema)
         case "boolean":
             return False
         case "null":
             return None
+    if schema.get("format") in FORMATS:
+        return FORMATS[schema["format"]]
     return "kit".ljust(_least(schema, "minLength"), "t")[: _least(schema, "maxLength", MAX_LENGTH)]
 
 
@@ -48,8 +61,18 @@ def _given(schema: dict[str, Any]) -> list[Any]:
     return [*one, *(value for values in some for value in values)]
 
 
+def _number(schema: dict[str, Any]) -> int:
+    """The whole number nearest to 0 within the limits of a schema, if there is one."""
+    lowest = [_least(schema, "minimum", -MAX_LENGTH), _least(schema, "exclusiveMinimum", -MAX_LENGTH - 1) + 1]
+    highest = -_least({"maximum": -schema["maximum"]}, "maximum") if _is_number(schema.get("maximum")) else MAX_LENGTH
+    return min(max(0, *lowest), highest)
+
+
+def _is_number(found: Any) -> bool:
+    return isinstance(found, int | float) and not isinstance(found, bool) and abs(found) <= MAX_LENGTH
+
+
 def _least(schema: dict[str, Any], name: str, default: int = 0) -> int:
     """A limit of a schema as a whole number, within what is made here."""
     found: Any = schema.get(name)
-    is_number = isinstance(found, int | float) and not isinstance(found, bool) and abs(found) <= MAX_LENGTH
-    return math.ceil(found) if is_number else default
+    return math.ceil(found) if _is_number(found) else default

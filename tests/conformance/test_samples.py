@@ -17,6 +17,8 @@ MADE: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"properties": {"a": {"enum": [3, 4]}, "b": {"const": None}}, "required": ["a", "b"]}, {"a": 3, "b": None}),
     ({"properties": {"a": {"type": "integer", "minimum": 2.5}}, "required": ["a"]}, {"a": 3}),
     ({"properties": {"a": {"type": "number", "exclusiveMinimum": 0}}, "required": ["a"]}, {"a": 1}),
+    ({"properties": {"a": {"type": "number", "maximum": -2.5}}, "required": ["a"]}, {"a": -3}),
+    ({"properties": {"a": {"type": "string", "format": "ipv4"}}, "required": ["a"]}, {"a": "192.0.2.1"}),
     ({"properties": {"a": {"type": ["boolean", "null"]}}, "required": ["a"]}, {"a": False}),
     ({"properties": {"a": {"type": "array", "minItems": 2}}, "required": ["a"]}, {"a": ["kit", "kit"]}),
     ({"properties": {"a": {"type": "object", "required": ["b"]}}, "required": ["a"]}, {"a": {"b": "kit"}}),
