@@ -19,6 +19,7 @@ from gateway.conformance.callbacks import Address
 from gateway.conformance.checks import Check, Outcome, Report, Status
 from gateway.conformance.http import answers
 from gateway.conformance.protocols import CLIENTS, SERVERS, Asked, all_checks
+from gateway.conformance.rap.invocation import is_url
 from gateway.conformance.reports import as_json, as_junit, as_markdown, explained, for_people
 from gateway.conformance.rest import ToolCall
 from gateway.conformance.running import LIMIT_S, chosen
@@ -35,6 +36,7 @@ FORMATS = ("text", "json", "junit", "markdown")
 TOKEN = "CONFORMANCE_TOKEN"  # noqa: S105 - the name of a variable; that of callers is for their own gateway
 MCP = "mcp"
 CONSENT_S = 120.0
+ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - listened on only if the operator says so
 NODE = 22  # the first that the suite runs on
 MCP_SUITE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
 
@@ -122,6 +124,18 @@ def _headers(arguments: argparse.Namespace) -> Mapping[str, str]:
     return {} if token is None else {"authorization": f"Bearer {token}"}
 
 
+def _callback_address(arguments: argparse.Namespace) -> Address:
+    """Raises CommandError."""
+    host, url = arguments.callback_host, arguments.callback_url
+    if url is None and host in ANY_ADDRESS:
+        raise CommandError(
+            USAGE, f"A tool server cannot call back {host}: say with --callback-url where it reaches you."
+        )
+    if url is not None and not is_url(url):
+        raise CommandError(USAGE, f"--callback-url has to be an http or https URL, not {url!r}.")
+    return Address(host, arguments.callback_port, url)
+
+
 def _chosen(checks: Sequence[Check], arguments: argparse.Namespace) -> list[Check]:
     """Raises CommandError."""
     found = chosen(checks, arguments.only)
@@ -142,7 +156,7 @@ async def _judge_server(arguments: argparse.Namespace) -> Report:
         _calls(arguments),
         arguments.owner_id,
         arguments.agent_id,
-        callbacks=Address(arguments.callback_host, arguments.callback_port, arguments.callback_url),
+        callbacks=_callback_address(arguments),
         consent_s=consent_s,
         tell=complain,
     )

@@ -15,6 +15,7 @@ from tests.support.ports import lasting_port
 from tests.support.terminal import entered, tool_server
 
 ADD = ("--call", "Calculator.Add", '{"a": 1, "b": 2}')
+RAP = ("server", "http://127.0.0.1:1", "--protocol", "rap")
 MORE = (*ADD, "--call", "Calculator.Add", '{"a": 1, "b": 3}')
 
 
@@ -100,6 +101,8 @@ def test_a_check_is_explained_and_all_are_listed() -> None:
         (("client", "--protocol", "otc", "--", "no-such-program-here"), 2, "is no program"),
         (("server", "http://127.0.0.1:1/mcp", "--protocol", "mcp", "--only", "MUST"), 2, "MCP takes no --only"),
         (("server", "http://127.0.0.1:1/mcp", "--protocol", "mcp", "--format", "json"), 2, "MCP takes no --format"),
+        ((*RAP, "--callback-host", "0.0.0.0"), 2, "say with --callback-url"),
+        ((*RAP, "--callback-url", "kit.example"), 2, "has to be an http or https URL"),
         (("explain",), 2, "The id of the check is missing"),
         (("server", "http://127.0.0.1:1"), 2, "--protocol is missing"),
         (("server", "http://127.0.0.1:1", "--protocol", "smtp"), 2, "invalid choice"),
@@ -157,6 +160,9 @@ def test_callbacks_are_received_where_the_operator_says() -> None:
         words = ("conformance", "server", url, "--protocol", "rap", "--only", "RAP-030", "--call", "photo", "{}")
         done = entered(*words, "--callback-host", "127.0.0.2", "--callback-port", str(port))
         assert (done.returncode, done.stderr) == (0, "")
+        anywhere = ("--callback-host", "0.0.0.0", "--callback-port", str(port))
+        told = entered(*words, *anywhere, "--callback-url", f"http://127.0.0.1:{port}")  # it posts to no other address
+        assert (told.returncode, told.stderr) == (0, "")
         wrong = entered(*words, "--callback-host", "::2")
         assert wrong.returncode == 2
         assert "Callbacks cannot be received at ::2" in wrong.stderr
