@@ -16,7 +16,7 @@ NOT_SERVED = (404, 405)
 
 
 async def not_dropped(server: RapServer, invocation: Invocation) -> None:
-    """A wrong invocation is refused, or brings a result. Raises UnfitError."""
+    """Checks that an invalid invocation is refused or leads to a result. Raises UnfitError."""
     answer = invocation.acknowledgement()
     answer.must(answer.status < 500, "Status 200, or a status of 4xx.")
     if invocation.is_accepted:
@@ -33,7 +33,7 @@ async def ensure_served(server: RapServer, path: str) -> None:
 
 def ensure_credential(server: RapServer) -> None:
     if not server.has_credential:
-        raise SkippedError("The server asks for no credential, as far as was said.")
+        raise SkippedError("No credential was given, so none can be left out: name one with --token.")
 
 
 def is_json(headers: Mapping[str, str]) -> bool:

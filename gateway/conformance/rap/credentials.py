@@ -5,11 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from gateway.conformance.checks import SkippedError
-from gateway.conformance.rap.common import (
-    NOWHERE,
-    ensure_credential,
-    ensure_served,
-)
+from gateway.conformance.rap.common import NOWHERE, ensure_credential, ensure_served
 from gateway.conformance.rap.invocation import CANCEL, CLOSE
 from gateway.conformance.rap.registry import GOOD, MUST, Registry
 from gateway.conformance.rap.server import RapServer

@@ -7,10 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from gateway.conformance.http import Answer
-from gateway.conformance.rap.common import (
-    is_json,
-    is_name,
-)
+from gateway.conformance.rap.common import is_json, is_name
 from gateway.conformance.rap.invocation import is_url, origin
 from gateway.conformance.rap.registry import GOOD, MUST, SHOULD, Registry
 from gateway.conformance.rap.server import RapServer
@@ -42,7 +39,7 @@ async def discovery(server: RapServer) -> None:
 @check(
     2,
     SHOULD,
-    "The toolset has the content type of JSON",
+    "The toolset has the content type `application/json`",
     page="Toolsets",
     remedy="Send Content-Type: application/json.",
 )
@@ -95,7 +92,7 @@ async def has_tools(server: RapServer) -> None:
     MUST,
     "Each tool has a `name` of its own, of 1 to 128 characters",
     page="Toolsets",
-    remedy="Name each tool once: one flaw in one tool, and no tool of the toolset may be offered.",
+    remedy="Give each tool a unique name: one invalid tool makes callers reject the whole toolset.",
 )
 async def tool_names(server: RapServer) -> None:
     tools, answer = await server.tools(), await server.discover()
@@ -108,9 +105,9 @@ async def tool_names(server: RapServer) -> None:
 @check(
     7,
     SHOULD,
-    "The names of tools have letters, digits, `_` and `-` only",
+    "Tool names consist of letters, digits, `_` and `-`",
     page="Toolsets",
-    remedy="Make names that models take.",
+    remedy="Use names that model providers accept.",
 )
 async def tool_name_characters(server: RapServer) -> None:
     tools, answer = await server.tools(), await server.discover()
@@ -149,7 +146,7 @@ async def input_schemas(server: RapServer) -> None:
 @check(
     10,
     SHOULD,
-    "The `inputSchema` says that the arguments are an object, and which",
+    "The `inputSchema` describes an object and its members",
     page="Toolsets",
     remedy='Say "type": "object"; of a tool without arguments also "additionalProperties": false.',
 )
@@ -187,7 +184,7 @@ async def optional_members(server: RapServer) -> None:
     GOOD,
     "The `endpoint` is at the origin of the toolset",
     page="Toolsets",
-    remedy="Name the host that callers know: careful ones post to no other. Behind a proxy, configure it.",
+    remedy="Use the host that callers know: careful callers post to no other. Behind a proxy, configure it.",
 )
 async def own_endpoint(server: RapServer) -> None:
     endpoint, answer = await server.endpoint(), await server.discover()
