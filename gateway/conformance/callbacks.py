@@ -76,10 +76,14 @@ class Callback(Struct, frozen=True):
 
 
 class Inbox:
-    """The callbacks of one call, in the order in which they came; `url` is where they are posted."""
+    """The callbacks of one call, in the order in which they came.
 
-    def __init__(self, url: str, reply: Reply) -> None:
+    `url` is where tool servers post them, `target` the path and query that reach the receiver.
+    """
+
+    def __init__(self, url: str, target: str, reply: Reply) -> None:
         self.url = url
+        self.target = target
         self.callbacks: list[Callback] = []
         self.answered: list[int] = []  # the statuses of those whose answer was sent
         self._reply = reply
@@ -125,7 +129,8 @@ class Receiver:
     def open_inbox(self, reply: Reply = accept) -> Inbox:
         """An address for the callbacks of a call; nobody guesses it."""
         path = f"/callback/{secrets.token_urlsafe(24)}"
-        inbox = self._inboxes[path] = Inbox(f"{self._base_url}{path}?{QUERY}", reply)
+        target = f"{path}?{QUERY}"
+        inbox = self._inboxes[path] = Inbox(f"{self._base_url}{target}", target, reply)
         return inbox
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -1,6 +1,7 @@
 """A small RAP server with one fault or none, for the tests of the checks.
 
-Its faults are named by the numbers of the checks that they are for; a letter tells two of one check apart.
+Its faults are named by the numbers of the checks that they are for; a letter tells two of one check apart. What is
+named by a word is unusual and no fault.
 """
 
 from __future__ import annotations
@@ -20,10 +21,12 @@ from tests.streams import Request, accepting, http_reply, read_request
 TOKEN = "kit"
 WORK_S = 0.01  # a call takes that long
 SLOW_S = 2.5  # what is to come at once, and does not
+TEDIOUS_S = 0.4  # what takes its time, and may
 IMPATIENT_S = 0.15  # after which a callback is thought lost
 MAX_ATTEMPTS = 4
 LARGE_BYTES = 64 * 1024
 TRACE = "Traceback (most recent call last):"
+DISPLAYED = [{"type": "diff", "content": {"path": "a", "patch": "+b"}}, {"type": "text", "content": "b"}]
 PIXEL = {"type": "image", "data": "AAAA", "mediaType": "image/png"}
 NO_ARGUMENTS = {"type": "object", "additionalProperties": False}
 TOOLS = {
@@ -172,13 +175,15 @@ class FaultyRap:
     async def say(self, call: Json, kind: str, **members: Any) -> None:
         """Delivers a message, with the faults that callbacks of `note` have."""
         message = {"type": kind, "group_id": call["group_id"], **members}
-        if self.fault == "35":
+        if self.fault == "35" and kind == "tool_result":
             message["call_id"] = None
         await self.deliver(call, message)
 
     async def deliver(self, call: Json, message: Json) -> None:
         is_photo = call["operation"] == "photo"
         url = call["callback_url"]
+        if self.fault == "proxied":
+            url = url.replace("/kit/callback/", "/callback/")  # what a proxy before the receiver does
         if self.fault == "39" and is_photo:
             url = url.partition("?")[0]
         media = "text/plain" if self.fault == "31" and is_photo else "application/json"
@@ -202,7 +207,14 @@ class FaultyRap:
         if self.fault == "70":
             crowd = [id_ for id_, task in self.calls.items() if not task.done() and id_ != own]
             call = call | {"id": crowd[0] if crowd else own}
-        await self.result(call, text=call["arguments"]["text"])
+        if self.fault == "updates":
+            await self.say(call, "view_update", view_type="note", content={"state": "writing"})
+        if self.fault == "slow":
+            await asyncio.sleep(TEDIOUS_S)
+        displayed: Any = DISPLAYED[::-1] if self.fault == "29" else DISPLAYED
+        if self.fault == "36d":
+            displayed = [{"type": "text", "content": 1}]
+        await self.result(call, text=call["arguments"]["text"], display_as=displayed)
 
     async def run_photo(self, call: Json) -> None:
         changes: Mapping[str, Json] = {
@@ -210,6 +222,7 @@ class FaultyRap:
             "34": {"group_id": "another"},
             "36": {"content": [{"type": "text"}]},
             "36b": {"content": []},
+            "36e": {"content": [{"type": "text", "text": "A photo"}, PIXEL | {"data": "???"}]},
             "38": {"content": [PIXEL]},
         }
         if self.fault == "30":
@@ -222,7 +235,7 @@ class FaultyRap:
             await self.deliver(call, message)
 
     async def run_watch(self, call: Json) -> None:
-        await self.result(call, text="Watching", subscription=True)
+        await self.result(call, text="Watching", subscription=self.fault != "66")
         for number in range(3 if self.fault == "64" else 2):
             await self.event(call, final=number == 1)
 
@@ -242,7 +255,7 @@ class FaultyRap:
         asked |= {"response_url": f"{self.url}/choice/{call['id']}"}
         if self.fault == "81":
             asked["default"] = 2
-        await self.say(call, "user_choice", id=call["id"], **asked)
+        await self.say(call, "user_choice", id=call["id"], call_id=self.echoed(call), **asked)
         index = await selected
         if index in (0, 1):
             await self.result(call, text=asked["choices"][index])
@@ -251,15 +264,24 @@ class FaultyRap:
 
     async def run_deploy(self, call: Json) -> None:
         url = "http://login.example/consent" if self.fault == "80" else "https://login.example/consent"
-        await self.say(call, "oauth", id=call["id"], auth_url=url)
+        await self.say(call, "oauth", id=call["id"], call_id=self.echoed(call), auth_url=url)
         if self.fault != "84":
             await self.consented.wait()
-            await self.result(call, text="Deployed")
+            if self.fault == "asks":
+                await self.run_ask(call)
+            else:
+                await self.result(call, text="Deployed")
+
+    def echoed(self, call: Json) -> Any:
+        return "another" if self.fault == "85" else call.get("call_id")
 
     # Notices, and answers to questions.
 
     def choose(self, request: Request) -> int:
-        self.questions[request.target.rpartition("/")[2]].set_result(request_document(request)["selected"])
+        selected = request_document(request)["selected"]
+        if self.fault == "82b" and selected in (0, 1):
+            raise ConnectionResetError
+        self.questions[request.target.rpartition("/")[2]].set_result(selected)
         return 202 if self.fault == "82" else 200
 
     async def cancel(self, request: Request) -> int:

@@ -28,7 +28,7 @@ async def acknowledges(server: RapServer) -> None:
     MUST,
     "The acknowledgement comes at once",
     page="Tool Invocation",
-    remedy="Answer first and work then, in a task of the background.",
+    remedy="Answer first, then work in a background task.",
 )
 async def acknowledges_at_once(server: RapServer) -> None:
     for _, invocation in await server.accepted():
@@ -41,7 +41,7 @@ async def acknowledges_at_once(server: RapServer) -> None:
     MUST,
     "The acknowledgement does not wait for the callback",
     page="Tool Invocation",
-    remedy="Post the result from a task of the background: callers may answer it after the acknowledgement.",
+    remedy="Post the result from a background task: a caller may answer it only after it has the acknowledgement.",
 )
 async def acknowledges_first(server: RapServer) -> None:
     acknowledged, waited = asyncio.Event(), False
@@ -58,6 +58,7 @@ async def acknowledges_first(server: RapServer) -> None:
     invocation = await server.make(await server.plain(), reply=hold)
     acknowledged.set()
     answer = invocation.acknowledgement()
+    answer.must(invocation.is_accepted, "Status 200.")
     answer.must(not waited, "An acknowledgement before the callback is answered.")
     await server.result(invocation)
 
@@ -67,7 +68,7 @@ async def acknowledges_first(server: RapServer) -> None:
     MUST,
     "Optional members may be absent or null",
     page="Tool Invocation",
-    remedy="Accept null as `call_id`, `thread_ancestors` and `user_id`, as real callers send them.",
+    remedy="Accept `call_id`, `thread_ancestors` and `user_id` both absent and null: real callers send null.",
 )
 async def optional_absent(server: RapServer) -> None:
     call = await server.plain()
@@ -81,7 +82,7 @@ async def optional_absent(server: RapServer) -> None:
     GOOD,
     "Unknown members are ignored",
     page="Tool Invocation",
-    remedy="Read the members that you know and ignore the rest: a caller may be of a newer edition.",
+    remedy="Read the members that you know and ignore the rest: a caller may follow a newer edition.",
 )
 async def unknown_members(server: RapServer) -> None:
     await server.finished(await server.plain(), members={"kit_member": {"kit": [1]}})

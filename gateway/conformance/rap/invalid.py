@@ -8,12 +8,7 @@ from typing import Any
 
 from gateway.conformance.callbacks import Callback
 from gateway.conformance.checks import SkippedError
-from gateway.conformance.rap.common import (
-    NOWHERE,
-    has_trace,
-    is_name,
-    not_dropped,
-)
+from gateway.conformance.rap.common import NOWHERE, has_trace, is_name, not_dropped
 from gateway.conformance.rap.invocation import ERROR, Invocation, text_of
 from gateway.conformance.rap.registry import GOOD, MUST, SHOULD, Registry
 from gateway.conformance.rap.server import RapServer
@@ -21,6 +16,7 @@ from gateway.conformance.schemas import is_schema
 
 LARGE = 256 * 1024  # characters of an argument
 DEPTH = 5000  # of nested lists
+DESTRUCTIVE = 2  # the most harm that annotations declare
 SIMPLE = ("string", "number", "integer", "boolean")
 
 check = Registry()
@@ -158,9 +154,17 @@ async def error_result(server: RapServer, invocation: Invocation) -> Callback:
 async def misfits(server: RapServer) -> list[tuple[str, Any]]:
     """Operations with arguments that do not fit their schemas. Raises SkippedError.
 
-    Operations that only read come first, those that destroy last: a server that does not look would run them.
+    A server that does not validate runs them: those that only read come first, and destructive ones are left out
+    unless the operator allows them.
     """
-    tools = [each for each in await server.tools() if is_name(each.get("name")) and is_schema(each.get("inputSchema"))]
+    allowed = {call.tool for call in server.calls}
+    tools = [
+        each
+        for each in await server.tools()
+        if is_name(each.get("name"))
+        and is_schema(each.get("inputSchema"))
+        and (each["name"] in allowed or _harm(each) < DESTRUCTIVE)
+    ]
     found: list[tuple[str, Any]] = []
     by_harm = sorted(tools, key=_harm)
     lacking = next((each for each in by_harm if _requires(each["inputSchema"])), None)
@@ -177,7 +181,9 @@ async def misfits(server: RapServer) -> list[tuple[str, Any]]:
 def _harm(tool: Mapping[str, Any]) -> int:
     said = tool.get("annotations")
     annotations = said if isinstance(said, dict) else {}
-    return 0 if annotations.get("readOnly") is True else 2 if annotations.get("destructive") is True else 1
+    if annotations.get("destructive") is True:
+        return DESTRUCTIVE
+    return 0 if annotations.get("readOnly") is True else 1
 
 
 def _requires(schema: Mapping[str, Any]) -> bool:

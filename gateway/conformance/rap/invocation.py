@@ -9,7 +9,7 @@ import httpx
 from msgspec import Struct
 
 from gateway.conformance.callbacks import Callback, Inbox
-from gateway.conformance.checks import Exchange, UnfitError
+from gateway.conformance.checks import Exchange, SkippedError, UnfitError
 from gateway.conformance.http import Answer
 
 TOOLSET = "/.well-known/rap-toolset"
@@ -42,6 +42,7 @@ class Invocation(Struct):
     sent: str = ""  # as a report shows it
     trouble: UnfitError | None = None  # why there is no acknowledgement
     choice: Answer | None = None  # to the answer of a question
+    choice_trouble: SkippedError | UnfitError | None = None  # why a question was not answered
     cancelled_s: float | None = None
 
     @property
@@ -54,6 +55,14 @@ class Invocation(Struct):
         if self.ack is None:
             raise self.trouble or UnfitError("An acknowledgement.")
         return self.ack
+
+    def chosen(self) -> Answer:
+        """What the last answer to a question was answered with. Raises SkippedError or UnfitError without one."""
+        if self.choice_trouble is not None:
+            raise self.choice_trouble
+        if self.choice is None:
+            raise SkippedError("The kit has answered no question of this call.")
+        return self.choice
 
     def exchange(self, callback: Callback | None = None) -> Exchange:
         """The invocation, and one of its callbacks, or the last, or that there is none."""

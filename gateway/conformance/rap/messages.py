@@ -5,16 +5,14 @@ They follow both editions of the documents of RAP: a result has `text` or `conte
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 import jsonschema_rs
 
 from gateway.conformance.checks import SkippedError, UnfitError
-from gateway.conformance.rap.common import (
-    is_json,
-)
+from gateway.conformance.rap.common import is_json
 from gateway.conformance.rap.invocation import OUTCOMES
 from gateway.conformance.rap.registry import MUST, SHOULD, Registry
 from gateway.conformance.rap.server import RapServer
@@ -30,12 +28,25 @@ ITEM = {
         },
     ]
 }
+SEGMENT = {  # a type that is not known is skipped by whoever shows it
+    "type": "object",
+    "properties": {"type": {"type": "string"}},
+    "required": ["type", "content"],
+    "allOf": [
+        {"if": {"properties": {"type": {"const": kind}}}, "then": {"properties": {"content": content}}}
+        for kind, content in {
+            "text": {"type": "string"},
+            "diff": {"type": "object", "required": ["path", "patch"]},
+            "image": {"type": "object", "required": ["data", "mediaType"]},
+        }.items()
+    ],
+}
 MESSAGES: Mapping[str, Mapping[str, Any]] = {
     "tool_result": {
         "properties": {
             "text": {"type": ["string", "null"]},
             "content": {"type": ["array", "null"], "items": {"type": "object", **ITEM}},
-            "display_as": {"type": ["array", "string", "null"]},  # a text in documents of spring 2026
+            "display_as": {"type": ["array", "string", "null"], "items": SEGMENT},  # a text in spring 2026
             "subscription": OPTIONAL_FLAG,
         },
         "anyOf": [
@@ -63,7 +74,7 @@ check = Registry()
     MUST,
     "Each acknowledged call leads to an outcome",
     page="Lifecycle",
-    remedy="Post a `tool_result` in the end, also for a failure; `oauth` or `user_choice` may come before it.",
+    remedy="Always post a `tool_result` in the end, even for a failure; `oauth` or `user_choice` may come before it.",
 )
 async def brings_outcome(server: RapServer) -> None:
     for _, invocation in await server.accepted():
@@ -74,7 +85,7 @@ async def brings_outcome(server: RapServer) -> None:
 @check(
     31,
     MUST,
-    "Callbacks have the content type of JSON",
+    "Callbacks have the content type `application/json`",
     page="Transport",
     remedy="Send Content-Type: application/json.",
 )
@@ -86,7 +97,7 @@ async def callbacks_are_json(server: RapServer) -> None:
 @check(
     32,
     MUST,
-    "Each callback is a JSON object of a known `type`",
+    "Each callback is a JSON object with a known `type`",
     page="Transport",
     remedy=f"Send one of {', '.join(MESSAGES)}, each in a callback of its own.",
 )
@@ -150,6 +161,9 @@ async def members(server: RapServer) -> None:
             where = "".join(f"/{step}" for step in error.instance_path)
             wrong = f"A {callback.kind} of the form that is specified ({where}: {error.message:.200})."
             raise UnfitError(wrong, invocation.exchange(callback))
+        for item in callback.document.get("content") or () if callback.kind == "tool_result" else ():
+            if item["type"] == "image":
+                invocation.must(_is_base64(item["data"]), "Base64 in `data` of the image.", callback)
 
 
 @check(
@@ -193,5 +207,34 @@ async def text_before_image(server: RapServer) -> None:
 )
 async def callback_url(server: RapServer) -> None:
     for invocation, callback in await server.callbacks():
-        url = urlsplit(invocation.inbox.url)
-        invocation.must(callback.target == f"{url.path}?{url.query}", f"A POST to {url.path}?{url.query}.", callback)
+        target = invocation.inbox.target
+        invocation.must(callback.target == target, f"A POST to {target}.", callback)
+
+
+@check(
+    29,
+    SHOULD,
+    "The last segment of `display_as` is a text",
+    page="Tool Result",
+    remedy="End `display_as` with a segment of type text: whoever can show no other type shows that one.",
+)
+async def text_is_last_to_display(server: RapServer) -> None:
+    is_tried = False
+    for _, invocation, callback in await server.calls_with("tool_result"):
+        segments = callback.document.get("display_as")
+        if isinstance(segments, list) and segments:
+            is_tried = True
+            last = segments[-1]
+            invocation.must(
+                isinstance(last, dict) and last.get("type") == "text", "A text as the last segment.", callback
+            )
+    if not is_tried:
+        raise SkippedError("No result has `display_as` in segments.")
+
+
+def _is_base64(text: str) -> bool:
+    try:
+        base64.b64decode(text, validate=True)
+    except ValueError:
+        return False
+    return True

@@ -5,10 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.conformance.checks import SkippedError
-from gateway.conformance.rap.common import (
-    NOT_SERVED,
-    ensure_served,
-)
+from gateway.conformance.rap.common import NOT_SERVED, ensure_served
 from gateway.conformance.rap.invocation import CANCEL, CLOSE
 from gateway.conformance.rap.registry import GOOD, MUST, SHOULD, Registry
 from gateway.conformance.rap.server import RapServer
@@ -21,7 +18,7 @@ check = Registry()
 @check(
     60,
     SHOULD,
-    "The paths of notices are served",
+    "The server takes cancellations and closures of threads",
     page="Tool Cancellation, Thread Closure",
     remedy=f"Serve POST {CANCEL} and {CLOSE}, below the URL of the toolset.",
 )
@@ -33,9 +30,9 @@ async def notices_are_served(server: RapServer) -> None:
 @check(
     61,
     MUST,
-    "A cancellation is answered with 200, also of an unknown call",
+    "A cancellation is answered with 200, even for an unknown call",
     page="Tool Cancellation",
-    remedy="Answer 200 always: never, twice and too late are all allowed.",
+    remedy="Always answer 200: a notice may come twice, late, or for something unknown.",
 )
 async def cancels(server: RapServer) -> None:
     await ensure_served(server, CANCEL)
@@ -47,9 +44,9 @@ async def cancels(server: RapServer) -> None:
 @check(
     62,
     MUST,
-    "The closure of a thread is answered with 200, also of an unknown one",
+    "The closure of a thread is answered with 200, even for an unknown thread",
     page="Thread Closure",
-    remedy="Answer 200 always: never, twice and too late are all allowed.",
+    remedy="Always answer 200: a notice may come twice, late, or for something unknown.",
 )
 async def closes(server: RapServer) -> None:
     await ensure_served(server, CLOSE)
@@ -115,3 +112,22 @@ async def unreadable_notices(server: RapServer) -> None:
         for body in hostile:
             answer = await server.notice(path, body)
             answer.must(answer.status < 500, "A status below 500.")
+
+
+@check(
+    66,
+    MUST,
+    "The result of a call that sends events has `subscription: true`",
+    page="Subscription Events",
+    remedy='Confirm a subscription with a `tool_result` that has "subscription": true.',
+)
+async def confirms_subscriptions(server: RapServer) -> None:
+    is_tried = False
+    for _, invocation in await server.observed():
+        results = invocation.inbox.of("tool_result")
+        if results and invocation.inbox.of("subscription_event"):
+            is_tried = True
+            is_confirmed = any(each.document.get("subscription") is True for each in results)
+            invocation.must(is_confirmed, "`subscription` true in the tool_result.", results[0])
+    if not is_tried:
+        raise SkippedError("No call of --call opens a subscription.")

@@ -7,7 +7,7 @@ import httpx
 from gateway.conformance.checks import SkippedError
 from gateway.conformance.rap.invocation import is_url
 from gateway.conformance.rap.registry import MUST, Registry
-from gateway.conformance.rap.server import RapServer
+from gateway.conformance.rap.server import RapServer, default_of
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
@@ -31,7 +31,7 @@ async def auth_url(server: RapServer) -> None:
 @check(
     81,
     MUST,
-    "A question has a prompt, choices, a default and where to answer",
+    "A question has a prompt, choices, a default and a response URL",
     page="User Choice",
     remedy="Send `prompt`, `choices`, `default` as an index of them, and `response_url`.",
 )
@@ -50,15 +50,14 @@ async def questions(server: RapServer) -> None:
 @check(
     82,
     MUST,
-    "The answer to a question is accepted with 200, and leads to the result",
+    "The answer to a question is acknowledged with 200 and leads to the result",
     page="User Choice",
     remedy="Answer 200, go on with the choice, and post the `tool_result`.",
 )
 async def takes_answers(server: RapServer) -> None:
     for _, invocation, callback in await server.calls_with("user_choice"):
-        if invocation.choice is None:
-            raise SkippedError("The response_url is not at an origin of the server, or does not answer.")
-        invocation.choice.must(invocation.choice.status == 200, "Status 200.")
+        answer = invocation.chosen()
+        answer.must(answer.status == 200, "Status 200.")
         invocation.must(bool(invocation.inbox.of("tool_result")), "A tool_result after the answer.", callback)
 
 
@@ -76,11 +75,9 @@ async def takes_no_wrong_answers(server: RapServer) -> None:
     if question is None:
         raise SkippedError("The tool does not ask again.")
     answer = await server.choose(invocation, 1_000_000, question)
-    if answer is None:
-        raise SkippedError("The response_url is not at an origin of the server, or does not answer.")
     answer.must(answer.status < 500, "A status below 500.")
     if answer.status >= 400:  # which is told at once; the question is still open
-        answer = await server.choose(invocation, question.document.get("default"), question)
+        await server.choose(invocation, default_of(question), question)
     result = await server.result(invocation)
     invocation.must(result is not None, "A tool_result after the answer.", question)
 
@@ -88,7 +85,7 @@ async def takes_no_wrong_answers(server: RapServer) -> None:
 @check(
     84,
     MUST,
-    "After the consent the result of the call is posted",
+    "After consent, the call leads to its result",
     page="OAuth",
     remedy="Keep the call open while the person decides, and post the `tool_result` with its `id`.",
 )
@@ -97,4 +94,22 @@ async def goes_on_after_consent(server: RapServer) -> None:
     if not server.waits.consent_s:
         raise SkippedError("A person has to consent for this: --consent waits for one.")
     for _, invocation, callback in asked:
-        invocation.must(bool(invocation.inbox.of("tool_result")), "A tool_result after the consent.", callback)
+        invocation.must(bool(invocation.inbox.of("tool_result")), "A tool_result after consent.", callback)
+
+
+@check(
+    85,
+    MUST,
+    "A request for consent or a choice has the `call_id` of the invocation",
+    page="OAuth, User Choice",
+    remedy="Copy `call_id` of the invocation if there is one.",
+)
+async def call_ids_of_requests(server: RapServer) -> None:
+    is_tried = False
+    for _, invocation in await server.observed():
+        for callback in (*invocation.inbox.of("oauth"), *invocation.inbox.of("user_choice")):
+            is_tried = True
+            is_own = callback.document.get("call_id") == invocation.call_id
+            invocation.must(is_own, f"`call_id` {invocation.call_id!r}.", callback)
+    if not is_tried:
+        raise SkippedError("No call of --call asks for consent or a choice.")

@@ -43,8 +43,13 @@ class RapServer:
         self.has_credential = has_credential
         self._tell = tell
         self._toolset: dict[str, Any] | None = None
-        self._observed: list[tuple[ToolCall, Invocation]] | None = None
-        self._looking = asyncio.Lock()
+        self._observing: asyncio.Task[list[tuple[ToolCall, Invocation]]] | None = None
+
+    async def aclose(self) -> None:
+        """Ends observing, if the checks ended first."""
+        if self._observing is not None:
+            self._observing.cancel()
+            await asyncio.wait({self._observing})
 
     # The toolset.
 
@@ -162,14 +167,18 @@ class RapServer:
 
     async def observed(self) -> list[tuple[ToolCall, Invocation]]:
         """Each call that may be made, and what came of it: made once, one after the other. Raises SkippedError."""
-        async with self._looking:
-            if not self.calls:
-                self.calls = [await self._harmless()]
-            if self._observed is None:
-                self._observed = [(call, await self._observe(call)) for call in self.calls]
-                await self.quiet()
-                await self._cancel_what_goes_on()
-            return self._observed
+        if self._observing is None:
+            self._observing = asyncio.create_task(self._observe_all())
+        # A check that runs out of time leaves the calls going: the next check waits for them, and repeats none.
+        return await asyncio.shield(self._observing)
+
+    async def _observe_all(self) -> list[tuple[ToolCall, Invocation]]:
+        if not self.calls:
+            self.calls = [await self._harmless()]
+        observed = [(call, await self._observe(call, number)) for number, call in enumerate(self.calls)]
+        await self.quiet()
+        await self._cancel_what_goes_on([invocation for _, invocation in observed])
+        return observed
 
     async def _harmless(self) -> ToolCall:
         """A call of a tool that the toolset declares as reading only. Raises SkippedError."""
@@ -220,48 +229,49 @@ class RapServer:
             raise SkippedError("No callback has come.")
         return iter(found)
 
-    async def _observe(self, call: ToolCall) -> Invocation:
-        invocation = await self.make(call)
+    async def _observe(self, call: ToolCall, number: int) -> Invocation:
+        invocation = await self.make(call, call_id=f"kit-observed-{number}")
         if not invocation.is_accepted:
             return invocation
-        seen = 0
+        seen, wait_s = 0, self.waits.result_s
         for _ in range(MAX_QUESTIONS):
-            outcome = await invocation.inbox.first(lambda it: it.kind in OUTCOMES, self.waits.result_s, after=seen)
-            if outcome is not None and outcome.kind == "oauth":
-                await self._consent(invocation, outcome)
-            if outcome is None or outcome.kind != "user_choice":
+            outcome = await invocation.inbox.first(lambda it: it.kind in OUTCOMES, wait_s, after=seen)
+            if outcome is None or outcome.kind == "tool_result":
                 break
             seen = invocation.inbox.callbacks.index(outcome) + 1
-            invocation.choice = await self.choose(invocation, outcome.document.get("default"), outcome)
-            if invocation.choice is None:
+            if outcome.kind == "oauth":
+                if not self.waits.consent_s:
+                    break
+                self._ask_for_consent(outcome)
+                wait_s = self.waits.consent_s
+                continue
+            wait_s = self.waits.result_s
+            try:
+                invocation.choice = await self.choose(invocation, default_of(outcome), outcome)
+            except (SkippedError, UnfitError) as exc:
+                invocation.choice_trouble = exc
                 break
         return invocation
 
-    async def _consent(self, invocation: Invocation, asked: Callback) -> None:
-        """Has the person who runs the checks consent, if that was offered, and waits for the result."""
-        if not self.waits.consent_s:
-            return
+    def _ask_for_consent(self, asked: Callback) -> None:
         url = asked.document.get("auth_url")
-        self._tell(f"Consent at {url!r:.500}: the result is waited for during {self.waits.consent_s:g} s.")
-        after = invocation.inbox.callbacks.index(asked) + 1
-        await invocation.inbox.first(lambda it: it.kind == "tool_result", self.waits.consent_s, after=after)
+        self._tell(f"Consent at {url!r:.500}. The kit waits {self.waits.consent_s:g} s for the result.")
 
-    async def choose(self, invocation: Invocation, selected: Any, question: Callback) -> Answer | None:
-        """Answers a question at an origin of this server; None elsewhere, and if there is no answer to that."""
+    async def choose(self, invocation: Invocation, selected: int, question: Callback) -> Answer:
+        """Answers a question.
+
+        Raises SkippedError for a `response_url` at another origin, and UnfitError if nothing answers there.
+        """
         url = question.document.get("response_url")
         if not is_url(url) or origin(str(url)) not in (origin(self.client.url), origin(await self.endpoint())):
-            return None
+            raise SkippedError("The kit answers questions only at an origin of the server.")
         body = json.dumps({"id": invocation.id, "selected": selected}).encode()
-        try:
-            return await self.client.send(
-                "POST", str(url), body=body, headers=JSON, is_known=origin(str(url)) == origin(self.client.url)
-            )
-        except UnfitError:
-            return None
+        is_known = origin(str(url)) == origin(self.client.url)
+        return await self.client.send("POST", str(url), body=body, headers=JSON, is_known=is_known)
 
-    async def _cancel_what_goes_on(self) -> None:
+    async def _cancel_what_goes_on(self, invocations: Sequence[Invocation]) -> None:
         """Cancels subscriptions, and calls that wait for somebody; what comes from then on comes too late."""
-        going_on = [invocation for _, invocation in self._observed or () if _goes_on(invocation)]
+        going_on = [invocation for invocation in invocations if _goes_on(invocation)]
         for invocation in going_on:
             try:
                 await self.cancel(invocation.group_id, invocation.id)
@@ -284,6 +294,14 @@ class RapServer:
     async def notice(self, path: str, body: Any, **more: Any) -> Answer:
         """Sends a notice, below the URL of the server and not of the endpoint."""
         return await self.client.send("POST", path, body=json.dumps(body).encode(), headers=JSON, **more)
+
+
+def default_of(question: Callback) -> int:
+    """The choice to make where there is no preference; the first one if the question has no valid default."""
+    choices, default = question.document.get("choices"), question.document.get("default")
+    if type(default) is int and isinstance(choices, list) and 0 <= default < len(choices):
+        return default
+    return 0
 
 
 def _goes_on(invocation: Invocation) -> bool:
@@ -317,6 +335,10 @@ async def rap_subject(
     try:
         async with receiving(address) as receiver:
             has_credential = bool(headers)
-            yield RapServer(client, calls, receiver, waits or Waits(), has_credential=has_credential, tell=tell)
+            server = RapServer(client, calls, receiver, waits or Waits(), has_credential=has_credential, tell=tell)
+            try:
+                yield server
+            finally:
+                await server.aclose()
     finally:
         await client.aclose()
