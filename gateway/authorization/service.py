@@ -32,7 +32,7 @@ HEADERS: Headers = (
     (b"accept", b"application/json"),
 )
 UNAVAILABLE = "It cannot be decided at the moment whether this call may run."
-# What `toolgate check --live` asks about: a call that nobody makes.
+# What `toolgate check --live` asks about: a call that is not made.
 NOBODY = Caller(principal="toolgate-check")
 NOTHING = Target("Toolgate.Check", "1.0.0", "check", "check/*")
 
@@ -95,7 +95,7 @@ class HttpAuthorizer:
             raise DeniedError(decision.reason)
 
     async def probe(self) -> Decision | Unknown:
-        """Asks about a call that nobody makes."""
+        """Asks about a call that is not made."""
         call = ToolCall(ref=ToolRef(tool=NOTHING.tool), arguments={})
         return await self._ask(encode_question(call, NOTHING, NOBODY, "check", with_arguments=self._with_arguments))
 

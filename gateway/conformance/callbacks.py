@@ -127,7 +127,7 @@ class Receiver:
         self._inboxes: dict[str, Inbox] = {}
 
     def open_inbox(self, reply: Reply = accept) -> Inbox:
-        """An address for the callbacks of a call; nobody guesses it."""
+        """An address for the callbacks of a call, which cannot be guessed."""
         path = f"/callback/{secrets.token_urlsafe(24)}"
         target = f"{path}?{QUERY}"
         inbox = self._inboxes[path] = Inbox(f"{self._base_url}{target}", target, reply)

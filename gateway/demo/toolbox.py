@@ -27,6 +27,7 @@ Version: TypeAlias = tuple[int, int, int]
 TOOL_ID = re.compile(r"([A-Za-z0-9_]+\.[A-Za-z0-9_]+)(?:@([0-9]+)(?:\.([0-9]+)\.([0-9]+))?)?")
 MAX_REPORTED = 20  # problems of one input
 MAX_KEPT = 1000  # results of calls with an id, the latest
+MAX_KEPT_CHARACTERS = 64 * 1024  # of an input; a call with a larger one runs each time
 
 
 def _named(member: str) -> JsonObject:
@@ -189,10 +190,10 @@ class Toolbox:
         self._check_requirements(tool, context)
 
         self.executions[tool.id] += 1
-        call_id = request.get("call_id")
-        if not call_id:
-            return await self._run(tool, arguments, context, str(uuid.uuid4()))
-        key, given = (context.user_id, call_id), json.dumps(arguments, sort_keys=True)
+        call_id, given = request.get("call_id"), json.dumps(arguments, sort_keys=True)
+        if not call_id or len(given) > MAX_KEPT_CHARACTERS:
+            return await self._run(tool, arguments, context, call_id or str(uuid.uuid4()))
+        key = context.user_id, call_id
         kept = self._kept.get(key)
         if kept is None:
             running = asyncio.ensure_future(self._run(tool, arguments, context, call_id))

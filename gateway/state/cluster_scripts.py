@@ -2,7 +2,7 @@
 
 A batch is of one partition. Batches of several partitions on one node travel together, one after the other over one
 connection; what is asked meanwhile forms the next ones. Other nodes have connections of their own, so one that is away
-keeps up nobody else.
+does not delay the others.
 
 Each batch names, as its last key, one that never exists. So a node that is giving the partition to another one, key by
 key, refuses the batch as a whole before it runs (Redis Cluster specification, ASK and TRYAGAIN): nothing is half done.

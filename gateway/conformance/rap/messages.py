@@ -28,7 +28,7 @@ ITEM = {
         },
     ]
 }
-SEGMENT = {  # a type that is not known is skipped by whoever shows it
+SEGMENT = {  # a program that does not know a type skips the segment
     "type": "object",
     "properties": {"type": {"type": "string"}},
     "required": ["type", "content"],
@@ -216,7 +216,7 @@ async def callback_url(server: RapServer) -> None:
     SHOULD,
     "The last segment of `display_as` is a text",
     page="Tool Result",
-    remedy="End `display_as` with a segment of type text: whoever can show no other type shows that one.",
+    remedy="End `display_as` with a segment of type text: a program that can show no other type shows that one.",
 )
 async def text_is_last_to_display(server: RapServer) -> None:
     is_tried = False

@@ -32,7 +32,7 @@ ROLES = ["emitter", "subscriber"]
 JSON = {"content-type": "application/json"}
 WORKSPACE = "workspace:tools"
 CODE, CATALOG = "tool.code.v1", "tool.catalog.v1"
-NOTE = "toolgate.kit.v1"  # the schema of breadcrumbs that nobody acts on
+NOTE = "toolgate.kit.v1"  # the schema of breadcrumbs that start no tool
 KIT = "toolgate-kit"
 NO_TOOL = "kit-no-such-tool"
 UNISSUED = (404, 503)  # statuses of a server that issues no tokens
@@ -134,7 +134,7 @@ class RcrtServer:
     # Breadcrumbs.
 
     def new_id(self) -> str:
-        """A request id that nobody else uses."""
+        """A request id that no other request has."""
         return f"kit-{uuid.uuid4()}-{next(self._ids)}"
 
     async def send(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
@@ -151,7 +151,7 @@ class RcrtServer:
         return await self.client.send("POST", path, body=_encoded(body), headers=JSON)
 
     def draft(self, **members: Any) -> dict[str, Any]:
-        """A breadcrumb that nobody acts on; its last tag is unique."""
+        """A breadcrumb that starts no tool; its last tag is unique."""
         ends = (datetime.now(UTC) + CRUMB_LIFE).isoformat(timespec="seconds").replace("+00:00", "Z")
         basis = {"schema_name": NOTE, "title": "conformance", "context": {"kit": 1}, "ttl": ends}
         return basis | {"tags": [KIT, self.new_id()]} | members

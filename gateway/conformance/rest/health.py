@@ -41,7 +41,7 @@ async def health_is_open(server: RestServer) -> None:
     GOOD,
     "The body of `/health` is JSON",
     page="Health",
-    remedy="Send at least {}: some clients parse the body whatever it is.",
+    remedy="Send at least {}: some clients parse the body without a look at its type.",
 )
 async def health_is_json(server: RestServer) -> None:
     answer = await server.client.send("GET", "/health")
