@@ -24,7 +24,7 @@ SHARING = ("tests/live/chain/", "tests/live/cli/", "tests/live/docs/", "tests/in
 ROOM = Path(__file__)
 DOOR = ROOM.with_name("__init__.py")
 
-HANGS_S = 300.0  # a test that takes so long says where it is
+HANGS_S = 600.0  # a test that takes so long says where it is
 REARMED_S = 30.0  # how much shorter it may be
 WATCHED, STDERR = pytest.StashKey[float](), pytest.StashKey[int]()  # since when, and where it is told
 
@@ -110,14 +110,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 
 def watch(config: pytest.Config) -> None:
-    """Has the interpreter tell of a test that hangs.
+    """Has the interpreter tell of a test that hangs, and end a worker that runs one: pytest then reports it as failed.
 
     pytest can (`faulthandler_timeout`), but for each test it waits for a thread to begin and for it to end: up to 3 ms
     on a busy machine, ten thousand times.
     """
     now = time.monotonic()
     if now - config.stash.get(WATCHED, -REARMED_S) >= REARMED_S:
-        faulthandler.dump_traceback_later(HANGS_S, file=config.stash[STDERR])
+        is_worker = hasattr(config, "workerinput")
+        faulthandler.dump_traceback_later(HANGS_S, file=config.stash[STDERR], exit=is_worker)
         config.stash[WATCHED] = now
 
 

@@ -161,7 +161,17 @@ class Receiver:
 
 
 class _Server(uvicorn.Server):
-    """Leaves signals to the program that it is part of."""
+    """Leaves signals to the program that it is part of; `begun` is set once it listens, or cannot."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.begun = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        try:
+            await super().startup(sockets)
+        finally:
+            self.begun.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -197,6 +207,7 @@ async def receiving(address: Address | None = None) -> AsyncIterator[Receiver]:
     )
     server = _Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listener]))
+    await server.begun.wait()  # uvicorn leaves its socket open if it is to exit before it has begun
     try:
         yield receiver
     finally:
