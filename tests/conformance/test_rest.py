@@ -431,11 +431,14 @@ IN_FLAT_OXP: dict[int, tuple[Spoil, set[int]]] = {
     83: (_missing("authorization", [{"id": "mail", "url": "https://a.test", "name": "mail"}]), {83}),
     84: (status(lambda request: "/challenges/" in request.url.path, 404), {84}),
 }
+IN_LC: dict[int, tuple[Spoil, set[int]]] = {45: (status(_has(b"[[[[["), 500), {45})}
 IN_RFC: dict[int, tuple[Spoil, set[int]]] = {18: (_first(toolkit=None), {18})}
 ELSEWHERE = [
     *(("oxp", number) for number in IN_FLAT_OXP),
     *(("rfc", number) for number in IN_RFC),
+    *(("lc", number) for number in IN_LC),
 ]
+BY_DIALECT = {"oxp": IN_FLAT_OXP, "rfc": IN_RFC, "lc": IN_LC}
 
 
 def _numbers(report: Report, of: Status = Status.FAILED) -> set[int]:
@@ -452,9 +455,16 @@ async def test_each_check_fails_for_its_own_fault_and_no_unrelated_one_does(good
 
 @pytest.mark.parametrize(("dialect", "number"), ELSEWHERE)
 async def test_the_same_for_checks_of_other_dialects(good: Good, dialect: str, number: int) -> None:
-    spoil, seen = (IN_RFC if dialect == "rfc" else IN_FLAT_OXP)[number]
+    spoil, seen = BY_DIALECT[dialect][number]
     assert number in seen
     assert _numbers(await judged(good, dialect, spoil)) == seen
+
+
+async def test_a_result_that_cannot_be_found_fails_one_check(good: Good) -> None:
+    spoil = body(is_call, lambda found: {"outcome": found.get("result")})
+    report = await judged(good, "otc", spoil)
+    assert _numbers(report) == {20}
+    assert _numbers(report, Status.SKIPPED) >= {21, 22, 23, 24, 25, 26, 27, 28, 29, 90, 91, 92}
 
 
 async def test_a_server_that_requires_no_credential_must_not_read_one() -> None:

@@ -2,50 +2,103 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
+from gateway.conformance.protocols import CLIENTS, SERVERS, ClientKind, Protocol
 from tests.interop.programs import HERE, interpreter
+from tests.support.processes import demo_server
 from tests.support.terminal import ROOT, entered
 
 pytestmark = pytest.mark.planted
 
 ID = re.compile(r"\b[A-Z]+-[0-9]{3}\b")
+COUNTS = re.compile(r"(?:(?P<passed>[0-9]+) of|all) (?P<all>[0-9]+)")
 ADD = ("--call", "add@1.0.0", '{"x": 1, "y": 2}')
 
-
-def published(program: str, protocol: str) -> set[str]:
-    """The ids that fail, by the row of a program."""
-    text = (ROOT / "docs" / "conformance.md").read_text()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines() if line.startswith("|")]
-    (failed,) = (row[3] for row in rows if row[:2] == [program, protocol])
-    return set(ID.findall(failed))
+Verdict = tuple[int, int, set[str]]  # how many checks passed, of how many, and the ids of those that failed
 
 
-def failed(*words: str) -> set[str]:
-    """The ids of the checks that fail."""
-    done = entered("conformance", *words)
-    report = json.loads(done.stdout)
-    return {check["id"] for check in report["checks"] if check["status"] == "failed"}
+def rows() -> dict[tuple[str, str], tuple[str, str]]:
+    """What the page says, by program and protocol: how many checks passed, and what failed."""
+    lines = (ROOT / "docs" / "conformance.md").read_text().partition("| program |")[2].splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:] if line.startswith("|")]
+    return {(program, protocol): (passed, failed) for program, protocol, passed, failed in cells}
+
+
+def published(program: str, protocol: str) -> Verdict:
+    """The verdict in the row of a program."""
+    passed, failed = rows()[program, protocol]
+    counts = COUNTS.fullmatch(passed)
+    assert counts is not None
+    return int(counts["passed"] or counts["all"]), int(counts["all"]), set(ID.findall(failed))
+
+
+def verdict(*words: str) -> Verdict:
+    """What the kit says."""
+    report: dict[str, Any] = json.loads(entered("conformance", *words).stdout)
+    failed = {check["id"] for check in report["checks"] if check["status"] == "failed"}
+    return report["counts"]["passed"], len(report["checks"]), failed
+
+
+def pinned(program: str) -> str:
+    """The program and its version, as a row names them."""
+    (line,) = (HERE / "requirements" / f"{program}.txt").read_text().splitlines()
+    name, _, version = line.partition("==")
+    return f"`{name}` {version}"
 
 
 @pytest.mark.parametrize("protocol", ["lc", "otc"])
 def test_a_server_of_others(tool_server: str, protocol: str) -> None:
-    found = failed("server", tool_server, "--protocol", protocol, *ADD, "--format", "json")
-    assert found == published("`universal-tool-server` 0.0.3", f"`{protocol}`")
+    found = verdict("server", tool_server, "--protocol", protocol, *ADD, "--format", "json")
+    assert found == published(pinned("universal-tool-server"), f"`{protocol}`")
 
 
-CLIENTS = [
-    ("`oxp` 0.1.1 (the SDK)", "oxp-env", ("oxp",)),
+def test_each_row_counts_all_checks_of_its_protocol() -> None:
+    for program, protocol in rows().keys() - {("Toolgate, every dialect", "all five")}:
+        kinds: Mapping[str, Protocol | ClientKind] = CLIENTS if protocol.startswith("clients of ") else SERVERS
+        name = protocol.removeprefix("clients of ").strip("`")
+        assert published(program, protocol)[1] == len(kinds[name].checks()), (program, protocol)
+
+
+SDK = f"{pinned('oxp')} (the SDK)"
+FOREIGN_CLIENTS = [
+    (SDK, "oxp-env", ("oxp",)),
     ("the same, for calls without ids", "oxp-env", ("oxp", "without-ids")),
-    ("`universal-tool-client` 0.0.2", "lc", ("universal-tool-client",)),
+    (pinned("universal-tool-client"), "lc", ("universal-tool-client",)),
 ]
 
 
-@pytest.mark.parametrize(("program", "protocol", "words"), CLIENTS, ids=lambda value: str(value))
+@pytest.mark.parametrize(("program", "protocol", "words"), FOREIGN_CLIENTS, ids=lambda value: str(value))
 def test_a_client_of_others(program: str, protocol: str, words: tuple[str, ...]) -> None:
     command = (interpreter(words[0]), str(HERE / "judged.py"), *words)
-    found = failed("client", "--protocol", protocol, "--format", "json", "--", *command)
+    found = verdict("client", "--protocol", protocol, "--format", "json", "--", *command)
     assert found == published(program, f"clients of `{protocol}`")
+
+
+SUM = ("--call", "Calculator.Add")
+OFFICE = (*SUM, '{"a": 1, "b": 2}', *SUM, '{"a": 1, "b": 3}', "--call", "Calculator.Divide", '{"a": 1, "b": 0}')
+NOTE = ("--call", "Notes.Create")
+POSTBOX = (
+    *(*NOTE, '{"text": "hello"}', *NOTE, '{"text": "good-bye"}', "--call", "Mail.Search", '{"query": "invoice"}'),
+    *("--call", "Sms.Send", '{"to": "+4712345678", "text": "hello"}', "--context", '{"user_id": "ada"}'),
+)
+DEMONSTRATIONS = [
+    ("demonstration server for OTC", "otc", "otc", OFFICE),
+    ("demonstration server for OXP", "oxp", "oxp", POSTBOX),
+    ("the same", "oxp", "oxp-env", POSTBOX),
+]
+
+
+@pytest.mark.parametrize(("program", "kind", "protocol", "calls"), DEMONSTRATIONS, ids=["otc", "oxp", "oxp-env"])
+@pytest.mark.anyio
+async def test_a_demonstration_server(program: str, kind: str, protocol: str, calls: tuple[str, ...]) -> None:
+    async with demo_server(kind) as demo:
+        command = ("server", demo.url, "--protocol", protocol, *calls, "--format", "json")
+        found = await asyncio.to_thread(verdict, *command)
+    assert found == published(program, f"`{protocol}`")

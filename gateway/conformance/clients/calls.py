@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from gateway.conformance.checks import SkippedError
-from gateway.conformance.clients.registry import GOOD, MUST, SHOULD, SPECIFIED, Registry
+from gateway.conformance.clients.registry import GOOD, MUST, SPECIFIED, Registry
 from gateway.conformance.clients.scenarios import CALL_PATHS
 from gateway.conformance.clients.seen import Seen, are_same
 from gateway.conformance.clients.stage import TOOL
@@ -80,7 +80,7 @@ def known_members(plain: Seen) -> None:
 
 @check(
     14,
-    SHOULD,
+    GOOD,
     "A call has an id, which is the one that the client was given",
     "plain",
     page="Call Tool, call_id",

@@ -45,11 +45,11 @@ def credential_in_no_url(plain: Seen, required: Seen) -> None:
 
 @check(
     62,
-    MUST,
+    SHOULD,
     "The credential is not sent to another origin",
     "moved-list",
     "moved-call",
-    page=SECURITY_PAGE,
+    page=f"{SECURITY_PAGE}, and RFC 9110, 15.4",
     remedy="Drop it when you follow a redirect to another host or port.",
 )
 def credential_stays(moved_list: Seen, moved_call: Seen) -> None:
@@ -59,7 +59,7 @@ def credential_stays(moved_list: Seen, moved_call: Seen) -> None:
 
 @check(
     63,
-    SHOULD,
+    GOOD,
     "The input of a call is not sent to another origin",
     "moved-call",
     page=SECURITY_PAGE,
@@ -113,7 +113,7 @@ def only_required(required: Seen) -> None:
 
 @check(
     67,
-    GOOD,
+    MUST,
     "A tool gets the tokens and secrets that it requires",
     "required",
     page=REQUIREMENTS_PAGE,
@@ -148,7 +148,7 @@ def secrets_not_shown(failed: Seen) -> None:
 
 @check(
     69,
-    MUST,
+    GOOD,
     "Tokens and secrets for tools are not sent to another origin",
     "required-moved",
     page=SECURITY_PAGE,

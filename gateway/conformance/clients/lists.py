@@ -34,6 +34,7 @@ def lists(plain: Seen) -> None:
     page="Versioning",
     remedy="Send $schema in the body in OTC and enveloped OXP, the header OXP-Version in flat OXP.",
     forms=SPECIFIED,
+    silent=SPECIFIED - {"rfc"},  # where the version is optional
 )
 def names_version(plain: Seen) -> None:
     plain.called()

@@ -16,12 +16,13 @@ ALL = frozenset(FORMS)
 SPECIFIED = frozenset({"otc", "rfc", "oxp", "oxp-env"})  # unlike the LangChain form, which its programs define
 REQUIRING = frozenset({"otc", "oxp", "oxp-env"})  # whose tools declare requirements
 CHALLENGING = frozenset({"oxp", "oxp-env"})  # whose servers send users to a page
+NOBODY: frozenset[str] = frozenset()
 
 Judge = Callable[..., None]  # takes what was seen in each scenario, in their order
 
 
 class Entry(Struct, frozen=True):
-    """A check of what a client does in some scenarios, for the dialects in `forms`."""
+    """A check of what a client does in some scenarios, for the dialects in `forms`; in those in `silent` it is GOOD."""
 
     number: int
     level: Level
@@ -30,6 +31,7 @@ class Entry(Struct, frozen=True):
     remedy: str
     scenarios: Sequence[str]
     forms: frozenset[str]
+    silent: frozenset[str]
     judge: Judge
 
     def id_for(self, form: Form) -> str:
@@ -42,7 +44,8 @@ class Entry(Struct, frozen=True):
         async def run(subject: ClientSubject) -> None:
             self.judge(*await asyncio.gather(*(subject.seen(name) for name in self.scenarios)))
 
-        return Check(self.id_for(form), self.level, self.title, f"{form.source}, {self.page}", self.remedy, run)
+        level = GOOD if form.name in self.silent else self.level
+        return Check(self.id_for(form), level, self.title, f"{form.source}, {self.page}", self.remedy, run)
 
 
 class Registry:
@@ -60,11 +63,15 @@ class Registry:
         page: str,
         remedy: str,
         forms: frozenset[str] = ALL,
+        silent: frozenset[str] = NOBODY,
     ) -> Callable[[Judge], Judge]:
-        """Registers a check; `page` is the page of the specification that it follows."""
+        """Registers a check; `page` is the page of the specification that it follows.
+
+        `silent` are dialects whose specification does not recommend this: there the level is GOOD.
+        """
 
         def add(judge: Judge) -> Judge:
-            self.entries.append(Entry(number, level, title, page, remedy, scenarios, forms, judge))
+            self.entries.append(Entry(number, level, title, page, remedy, scenarios, forms, silent, judge))
             return judge
 
         return add

@@ -66,11 +66,12 @@ def waits_before_retry(busy: Seen) -> None:
 
 @check(
     49,
-    GOOD,
+    SHOULD,
     "A call that failed with `can_retry` true is retried",
     "busy",
     page=RETRY_PAGE,
-    remedy="Retry it after retry_after_ms, as the specification suggests.",
+    remedy="Retry it after retry_after_ms, as the specification recommends.",
+    silent=frozenset({"rfc", "lc"}),
 )
 def retries(busy: Seen) -> None:
     busy.must(len(busy.calls) > 1, "A second call.")
@@ -92,13 +93,13 @@ def gives_up(busy: Seen) -> None:
 
 @check(
     51,
-    MUST,
+    SHOULD,
     "A call that may have run is retried only under its id",
     "broken",
     "reset",
     "cut",
     "garbled",
-    page=ID_PAGE,
+    page=f"{ID_PAGE}, and RFC 9110, 9.2.2",
     remedy="Retry with the same call_id, or not at all: otherwise the tool may run twice.",
 )
 def repeats_with_id(broken: Seen, reset: Seen, cut: Seen, garbled: Seen) -> None:

@@ -81,7 +81,6 @@ async def parameter_errors(server: RestServer) -> None:
     "A body of 5,000 nested arrays is refused, and does not stop the server",
     page="Call Tool",
     remedy="Limit the depth of JSON that you parse.",
-    forms=SPECIFIED,
 )
 async def deep_body(server: RestServer) -> None:
     nested = b"[" * DEPTH + b"]" * DEPTH

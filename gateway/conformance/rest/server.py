@@ -88,14 +88,17 @@ class RestServer:
         return await self.client.send("POST", self.form.call_path, body=data, headers=headers, **more)
 
     async def made(self, **members: Any) -> tuple[Answer, dict[str, Any]]:
-        """The answer to the allowed call, and the result in it. Raises UnfitError, SkippedError."""
+        """The answer to the allowed call, and the result in it. Raises SkippedError."""
         answer = await self.make(self.allowed(), **members)
         if answer.status != 200:  # which is a check of its own
             raise SkippedError(f"The call of --call is answered with {answer.status}.")
-        return answer, self.form.result(answer)
+        try:
+            return answer, self.form.result(answer)
+        except UnfitError as exc:  # which is a check of its own
+            raise SkippedError("The result of the call of --call cannot be read.") from exc
 
     async def succeeded(self, **members: Any) -> tuple[Answer, dict[str, Any]]:
-        """As `made`, for checks of results of tools that do not fail. Raises UnfitError, SkippedError."""
+        """As `made`, for checks of results of tools that do not fail. Raises SkippedError."""
         answer, result = await self.made(**members)
         if result.get("success") is False:
             raise SkippedError("The tool of the first --call fails.")
