@@ -36,6 +36,15 @@ FORMATS = ("text", "json", "junit", "markdown")
 TOKEN = "CONFORMANCE_TOKEN"  # noqa: S105 - the name of a variable; that of callers is for their own gateway
 MCP = "mcp"
 CONSENT_S = 120.0
+OF_SERVERS: Mapping[str, Any] = {"call": [], "context": {}, "token": None}  # with what they hold if nobody gives them
+OF_RCRT: Mapping[str, Any] = {"owner_id": None, "agent_id": None}
+OF_RAP: Mapping[str, Any] = {
+    "callback_host": "127.0.0.1",
+    "callback_port": 0,
+    "callback_url": None,
+    "consent": False,
+}
+OF_REPORTS: Mapping[str, Any] = {"baseline": None, "format": "text", "verbose": False}
 ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - listened on only if the operator says so
 NODE = 22  # the first that the suite runs on
 MCP_SUITE = "@modelcontextprotocol/conformance@0.2.0-alpha.12"
@@ -81,6 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
             return _explain(arguments.subject)
     if arguments.protocol is None:
         raise CommandError(USAGE, f"--protocol is missing: one of {', '.join((*SERVERS, MCP))}.")
+    _refuse_idle(arguments)
     if arguments.protocol == MCP:
         return _run_suite_of_mcp(arguments)
     report = asyncio.run(_judge_client(arguments) if arguments.kind == "client" else _judge_server(arguments))
@@ -88,6 +98,25 @@ def run(arguments: argparse.Namespace) -> int:
         report = report.without(_known(arguments.baseline))
     _print(report, arguments)
     return OK if report.is_good else FAILED
+
+
+def _refuse_idle(arguments: argparse.Namespace) -> None:
+    """Refuses an option that has no effect on what is judged. Raises CommandError."""
+    is_server, protocol = arguments.kind == "server", arguments.protocol
+    idle = {
+        **({} if is_server and protocol != MCP else OF_SERVERS),
+        **({} if is_server and protocol == "rcrt" else OF_RCRT),
+        **({} if is_server and protocol == "rap" else OF_RAP),
+        **({} if protocol != MCP else OF_REPORTS),
+    }
+    for name, unset in idle.items():
+        if getattr(arguments, name) != unset:
+            option = name.replace("_", "-")
+            raise CommandError(USAGE, f"--{option} has no effect on {arguments.kind}s of {protocol}.")
+    if is_server and arguments.command:
+        raise CommandError(USAGE, "What stands after -- is a client; a tool server has a URL.")
+    if not is_server and arguments.subject is not None:
+        raise CommandError(USAGE, "A client has no URL; its command stands after --.")
 
 
 def _explain(id_: str | None) -> int:
@@ -191,23 +220,28 @@ async def _judge_client(arguments: argparse.Namespace) -> Report:
 
 def _run_suite_of_mcp(arguments: argparse.Namespace) -> int:
     """MCP has an official suite, which is run if Node is there. Raises CommandError."""
-    of_ours: dict[str, Any] = {"token": None, "call": [], "only": [], "baseline": None, "format": "text"}
-    given = [f"--{name}" for name, unset in of_ours.items() if getattr(arguments, name) != unset]
-    if given:
-        raise CommandError(USAGE, f"The official suite of MCP takes no {given[0]}.")
-    subject = (
-        ["--command", shlex.join(arguments.command)] if arguments.kind == "client" else ["--url", arguments.subject]
-    )
-    if not subject[1]:
-        raise CommandError(USAGE, "The URL of the MCP server is missing, or the command of the client after --.")
+    words = _words_for_suite(arguments)
     npx, node = shutil.which("npx"), shutil.which("node")
     if npx is None or node is None or _major(node) < NODE:
         raise CommandError(
             USAGE, f"The checks of MCP are the official suite, {MCP_SUITE}. It takes Node.js {NODE} or later."
         )
     complain(f"The checks of MCP are the official suite: npx {MCP_SUITE} {arguments.kind}.")
-    done = subprocess.run([npx, "--yes", MCP_SUITE, arguments.kind, *subject], check=False)  # noqa: S603 - no shell
+    done = subprocess.run([npx, "--yes", MCP_SUITE, *words], check=False)  # noqa: S603 - no shell
     return OK if done.returncode == 0 else FAILED
+
+
+def _words_for_suite(arguments: argparse.Namespace) -> list[str]:
+    """What the official suite is told; --only names a scenario of it. Raises CommandError."""
+    is_client = arguments.kind == "client"
+    subject = ["--command", shlex.join(arguments.command)] if is_client else ["--url", arguments.subject]
+    if not subject[1]:
+        raise CommandError(USAGE, "The URL of the MCP server is missing, or the command of the client after --.")
+    if len(arguments.only) > 1:
+        raise CommandError(USAGE, "The official suite of MCP takes one --only, the name of a scenario.")
+    every = ["--suite", "core"] if is_client else []  # of servers it makes all scenarios by itself
+    chosen = ["--scenario", *arguments.only] if arguments.only else every
+    return [arguments.kind, *subject, *chosen]
 
 
 def _major(node: str) -> int:

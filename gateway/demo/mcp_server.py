@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import struct
 import zlib
 from base64 import b64encode
@@ -27,6 +28,7 @@ LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 PREFIX = "io.modelcontextprotocol/"
 TOOLKIT = "Studio"  # only here: MCP names tools alone, and who asks for them names the toolkit
 SERVER = {"name": "demo-studio", "version": "1.0.0"}
+OWN_PAGES = re.compile(r"https?://(127\.0\.0\.1|localhost|\[::1\])(:[0-9]+)?")
 SIDE = 16  # pixels of a swatch
 MAX_SECONDS = 60
 
@@ -102,6 +104,8 @@ class McpServer:
 
     async def answer(self, request: Request) -> Response:
         self._site.admit(request)
+        if not is_from_here(request):
+            return _reply(None, RpcError(-32600, "Pages of other origins may not call"), 403)
         message = decode(await read_body(request))
         if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
             return _reply(None, RpcError(-32600, "The body must be one message of JSON-RPC 2.0"))
@@ -153,6 +157,12 @@ class McpServer:
             return {"resultType": "complete", "content": value}
         content = [{"type": "text", "text": json.dumps(value)}]
         return {"resultType": "complete", "content": content, "structuredContent": value}
+
+
+def is_from_here(request: Request) -> bool:
+    """Whether a request is of no page, or of one of this machine: a page may have its own name lead here (Security)."""
+    origin = request.headers.get("origin")
+    return origin is None or OWN_PAGES.fullmatch(origin) is not None
 
 
 def check_modern(request: Request, method: str, params: JsonObject, meta: JsonObject) -> None:

@@ -99,8 +99,21 @@ def test_a_check_is_explained_and_all_are_listed() -> None:
         (("client", "--protocol", "rap", "--", "no-such-program-here"), 2, "is no program"),
         (("client", "--protocol", "otc"), 2, "Write the client after --"),
         (("client", "--protocol", "otc", "--", "no-such-program-here"), 2, "is no program"),
-        (("server", "http://127.0.0.1:1/mcp", "--protocol", "mcp", "--only", "MUST"), 2, "MCP takes no --only"),
-        (("server", "http://127.0.0.1:1/mcp", "--protocol", "mcp", "--format", "json"), 2, "MCP takes no --format"),
+        (
+            ("server", "http://127.0.0.1:1/mcp", "--protocol", "mcp", "--only", "a", "--only", "b"),
+            2,
+            "takes one --only",
+        ),
+        (("server", "http://127.0.0.1:1/mcp", "--protocol", "mcp", "--format", "json"), 2, "--format has no effect"),
+        (("server", "http://127.0.0.1:1", "--protocol", "otc", "--callback-port", "1"), 2, "--callback-port has no"),
+        (("server", "http://127.0.0.1:1", "--protocol", "rap", "--owner-id", "x"), 2, "no effect on servers of rap"),
+        (("server", "http://127.0.0.1:1", "--protocol", "otc", "--", "x"), 2, "What stands after -- is a client"),
+        (
+            ("client", "--protocol", "oxp", "--call", "A.B", "{}", "--", "x"),
+            2,
+            "--call has no effect on clients of oxp",
+        ),
+        (("client", "http://127.0.0.1:1", "--protocol", "oxp", "--", "x"), 2, "A client has no URL"),
         ((*RAP, "--callback-host", "0.0.0.0"), 2, "say with --callback-url"),
         ((*RAP, "--callback-url", "kit.example"), 2, "has to be an http or https URL"),
         (("explain",), 2, "The id of the check is missing"),
@@ -148,7 +161,7 @@ def test_a_client_is_judged_by_what_it_does() -> None:
 
 @pytest.mark.parametrize(("protocol", "id_"), [("rap", "RAP-001"), ("rcrt", "RCRT-030")])
 def test_servers_that_answer_later_are_judged_too(office: str, protocol: str, id_: str) -> None:
-    ids = ("--owner-id", str(uuid4()), "--agent-id", str(uuid4()))
+    ids = ("--owner-id", str(uuid4()), "--agent-id", str(uuid4())) if protocol == "rcrt" else ()
     done = entered("conformance", "server", office, "--protocol", protocol, "--only", id_, *ids)
     assert done.returncode == 1
     assert f"✕ {id_}" in done.stdout
@@ -182,6 +195,8 @@ def test_mcp_is_left_to_the_official_suite_where_node_is_there(tmp_path: Path, m
     said = (tmp_path / "npx.said").read_text()
     assert said.startswith("--yes @modelcontextprotocol/conformance@")
     assert said.endswith(" server --url http://127.0.0.1:1/mcp\n")
+    entered("conformance", "client", "--protocol", "mcp", "--only", "tools_call", "--", "./agent", "a b")
+    assert (tmp_path / "npx.said").read_text().endswith(" client --command ./agent 'a b' --scenario tools_call\n")
 
 
 def program(path: Path, script: str) -> None:
