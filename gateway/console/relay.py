@@ -96,9 +96,11 @@ class Relay:
             async with (
                 asyncio.timeout(asked.timeout_s),
                 httpx.AsyncClient(verify=_trust(), trust_env=False, timeout=timeout) as client,
-                client.stream(asked.method, address.url + asked.path, headers=headers, content=asked.body) as answer,
             ):
-                yield {"request": _sent(answer.request, asked)}
+                url = address.url + asked.path
+                request = client.build_request(asked.method, url, headers=headers, content=asked.body)
+                yield {"request": _sent(request, asked)}
+                answer = await client.send(request, stream=True)  # closed with its client
                 yield {"response": _head(answer)}
                 size, is_cut = 0, False
                 decoder = codecs.getincrementaldecoder("utf-8")("replace")
