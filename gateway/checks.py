@@ -13,7 +13,7 @@ from gateway import jsontext
 from gateway.errors import ErrorCode, FailureCode, GatewayError, NotJsonError, unavailable
 from gateway.model import Arguments, Json, ToolFailure, ToolResult
 from gateway.offload import Checker, OffloadError, OverrunError
-from gateway.routing import OutputCheck, PublishedTool
+from gateway.published import OutputCheck, PublishedTool
 from gateway.schemas import by_parameter
 
 log = logging.getLogger("gateway.pipeline")

@@ -29,10 +29,11 @@ from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
 from gateway.listeners import Listeners
 from gateway.model import CallContext, Invocation, Json, ToolCall
 from gateway.ports import Authenticator, Authorizer, Caller, Limiter, Operation, SyncBackend
+from gateway.published import PublishedTool
 from gateway.request import Request, forwarded, read_document
 from gateway.requirements import check_requirements, for_user, granted
 from gateway.responses import CALL_ID, ResponseBuilder, refusal, with_headers
-from gateway.routing import PublishedTool, Router
+from gateway.routing import Router
 from gateway.surfaces import (
     NO_TERMS,
     CallTerms,

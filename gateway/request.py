@@ -13,7 +13,7 @@ from gateway.encoders import Encoder
 from gateway.errors import ErrorCode, GatewayError, NotJsonError
 from gateway.model import Json, Progress
 from gateway.ports import Operation, ServerRequest
-from gateway.routing import PublishedTool
+from gateway.published import PublishedTool
 from gateway.surfaces import Surface
 from gateway.tracing import UNTRACED, Trace
 from gateway.wire import Head, Headers

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import CallContext, JsonObject, ToolCall
-from gateway.routing import PublishedTool
+from gateway.published import PublishedTool
 
 
 def for_user(call: ToolCall, user_id: str) -> ToolCall:

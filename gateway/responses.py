@@ -16,8 +16,8 @@ from gateway.checks import BROKEN_VALUE, Checks, checked
 from gateway.encoders import Encoder, KeptCall, StatusEncoder
 from gateway.errors import ErrorCode, FixedError, GatewayError
 from gateway.model import Json, ToolResult
+from gateway.published import OutputCheck, PublishedTool
 from gateway.request import Request
-from gateway.routing import OutputCheck, PublishedTool
 from gateway.state.port import StateLimits
 from gateway.wire import WireReply
 

@@ -24,11 +24,11 @@ from gateway.dialects.recognise import REST
 from gateway.encoders import Encoder
 from gateway.http.origins import PageOrigins
 from gateway.ports import Backend, Receiver
+from gateway.published import OutputCheck, Route
 from gateway.ratelimit import Limits as RateLimits
 from gateway.ratelimit import MemoryBuckets, Rule
 from gateway.ratelimit.calendar import DAY_S
 from gateway.ratelimit.rules import CALENDAR_STEP_S
-from gateway.routing import OutputCheck, Route
 from gateway.settings import (
     BackendSettings,
     CallbackBackendSettings,

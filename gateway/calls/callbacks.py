@@ -17,8 +17,8 @@ from gateway.calls.records import DeferredCall, metadata_of
 from gateway.calls.status import PREFIX
 from gateway.errors import GatewayError
 from gateway.ports import Receiver
+from gateway.published import PublishedTool
 from gateway.request import Request
-from gateway.routing import PublishedTool
 from gateway.state.port import DONE, Record, State, StateUnavailable
 from gateway.state.sealing import Digester, hashed, hashers
 from gateway.tracing import Trace

@@ -15,7 +15,7 @@ from gateway.calls.status import unavailable
 from gateway.errors import GatewayError
 from gateway.model import Invocation, ToolCall, ToolResult
 from gateway.ports import Caller, ServerRequest
-from gateway.routing import PublishedTool
+from gateway.published import PublishedTool
 from gateway.state.port import AWAITING_USER, DISPATCHING, DONE, REGISTERED, Record, State, StateUnavailable
 from gateway.surfaces import NO_TERMS, CallTerms
 

@@ -18,7 +18,7 @@ from gateway.calls.records import CallMetadata, is_keyed, metadata_of, pack, pac
 from gateway.calls.status import CHALLENGE_TOO_LARGE, PREFIX, TOO_LARGE, CallStatus, result_of, status_of
 from gateway.errors import GatewayError
 from gateway.model import JsonObject, ToolResult
-from gateway.routing import PublishedTool
+from gateway.published import PublishedTool
 from gateway.state.port import MAX_NOTE_BYTES, UNKNOWN, CallState, OutcomeTooLarge, Record, State, StateUnavailable
 
 log = logging.getLogger("gateway.calls")

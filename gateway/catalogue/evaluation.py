@@ -23,7 +23,8 @@ from gateway.naming import MAX_NAME_LENGTH, digest_name, published_name
 from gateway.offload import Offload
 from gateway.offload.tasks import Verdict
 from gateway.ports import Backend, Caller
-from gateway.routing import PublishedTool, Route, Router
+from gateway.published import PublishedTool, Route
+from gateway.routing import Router
 from gateway.schemas import CompiledSchema
 
 _encode = msgspec.json.Encoder(order="deterministic").encode  # a new order of keys is not a new tool

@@ -14,7 +14,8 @@ from gateway.encoders import ListEncoder
 from gateway.model import Selection
 from gateway.naming import DefinitionError
 from gateway.ports import Caller
-from gateway.routing import PublishedTool, Router
+from gateway.published import PublishedTool
+from gateway.routing import Router
 from gateway.surfaces import EVERYTHING
 from gateway.wire import Head, JoinedList, WireReply
 

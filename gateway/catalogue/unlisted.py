@@ -12,7 +12,7 @@ from gateway.catalogue.evaluation import Source
 from gateway.model import ToolRef
 from gateway.naming import DIGEST_LENGTH
 from gateway.ports import Caller
-from gateway.routing import Route, matcher
+from gateway.published import Route, matcher
 
 DIGEST_NAME = re.compile(rf"([A-Za-z0-9_]+)_[0-9a-f]{{{DIGEST_LENGTH}}}")
 WILDCARD = re.compile(r"[*?@]")

@@ -21,7 +21,7 @@ from gateway.errors import GatewayError
 from gateway.jsontext import decode, encode
 from gateway.model import JsonObject, Listing, ToolDefinition
 from gateway.ports import Backend, Reporting
-from gateway.routing import OutputCheck, PublishedTool, Route
+from gateway.published import OutputCheck, PublishedTool, Route
 from gateway.schemas import CompiledSchema, SchemaError
 from gateway.settings import Config
 

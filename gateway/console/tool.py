@@ -9,7 +9,7 @@ from gateway.console.view import RefusedQuestionError, text_of
 from gateway.metrics import Metrics
 from gateway.metrics.families import TOOL_CALLS
 from gateway.model import JsonObject, Requirements
-from gateway.routing import PublishedTool, Route
+from gateway.published import PublishedTool, Route
 
 MAX_SCHEMAS_BYTES = 512 * 1024  # both schemas of one tool; a browser draws larger ones too slowly
 MAX_VERSIONS = 100

@@ -8,7 +8,8 @@ from typing import NamedTuple
 from gateway.assembly.setup import Setup
 from gateway.console.view import number_of, text_of
 from gateway.model import JsonObject, Requirements
-from gateway.routing import PublishedTool, Router
+from gateway.published import PublishedTool
+from gateway.routing import Router
 
 MAX_PAGE = 500
 MAX_SUMMARY = 200  # characters of a description

@@ -19,9 +19,9 @@ from gateway.calls.status import PREFIX, CallView
 from gateway.checks import Checks
 from gateway.model import Arguments, Invocation, JsonObject, ToolCall, ToolResult
 from gateway.ports import Authenticator, Authorizer, Backend, Caller, Limiter, Operation, Outcomes, Target
+from gateway.published import PublishedTool
 from gateway.request import Request
 from gateway.responses import ResponseBuilder
-from gateway.routing import PublishedTool
 from gateway.state.port import State
 from gateway.telemetry import names
 from gateway.telemetry.recorder import recording_of

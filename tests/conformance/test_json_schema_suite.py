@@ -18,7 +18,7 @@ import pytest
 from gateway.catalogue.evaluation import UNEVALUATED, evaluate
 from gateway.dialects.definitions import read_definition
 from gateway.model import Json, JsonObject, Listing
-from gateway.routing import PublishedTool
+from gateway.published import PublishedTool
 from gateway.schemas import CompiledSchema, SchemaError
 from tests.conformance.refused import REFUSED
 from tests.flow.gateways import config, running

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from gateway.model import Invocation, JsonObject, Listing, Requirements, ToolDefinition, ToolResult
 from gateway.naming import published_name
-from gateway.routing import PublishedTool, Route
+from gateway.published import PublishedTool, Route
 from gateway.schemas import CompiledSchema
 
 ANYTHING = CompiledSchema.compile({})

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import AuthorizationRequirement, CallContext, Requirements
+from gateway.published import PublishedTool
 from gateway.requirements import check_requirements, granted
-from gateway.routing import PublishedTool
 from tests.unit.published import published
 
 MAPS, POST = AuthorizationRequirement(id="maps", scopes=("read",)), AuthorizationRequirement(id="post")

@@ -21,7 +21,7 @@ from gateway.model import (
 )
 from gateway.naming import published_name
 from gateway.ports import Caller
-from gateway.routing import PublishedTool, Route
+from gateway.published import PublishedTool, Route
 from tests.unit.published import Unasked
 
 CALLER = Caller(principal="key:test")
