@@ -22,6 +22,7 @@ from gateway.assembly.authorization import open_authorizer
 from gateway.assembly.expiry import expiries
 from gateway.assembly.setup import (
     BackendDrainer,
+    Fingerprints,
     Setup,
     SwappableApp,
     fingerprints,
@@ -161,26 +162,8 @@ class Gateway:
 
     def _set_up(self, config: Config, before: Setup | None) -> Setup:
         """Makes the parts of a configuration, or takes them from the setup before where they still fit."""
-        backends, admissions = {}, {}
         files = {name: fingerprints(named_files(settings)) for name, settings in config.backends.items()}
-        patience_s = parts.patience_s(config)
-        for name, settings in config.backends.items():
-            if before is not None and before.has_backend(name, settings, files[name]):
-                backends[name], admissions[name] = before.backends[name], before.admissions[name]
-                continue
-            admissions[name] = admission = open_admission(
-                name, settings, patience_s[name], self.memory, self._telemetry.admission
-            )
-            context = BackendContext(
-                admission=admission,
-                outcomes=self._outcomes_for(settings),
-                checker=self._checker,
-                lists=self._lists,
-                on_change=partial(self._refresh, name),
-                pending_s=self._pending_s,
-                count_dropped=partial(self.metrics.notice_dropped, name),
-            )
-            backends[name] = parts.ADAPTERS[type(settings)](name, settings, context)
+        backends, admissions = self._backends_of(config, files, before)
         catalogue = Catalogue(
             parts.sources(config, backends, self._telemetry.backends(backends, config)),
             offload=self._lists,
@@ -210,32 +193,6 @@ class Gateway:
             strict=config.errors.strict,
             continues=self._telemetry.continued,
         )
-        server = config.server
-        forwarded = {name for backend in config.backends.values() for name in backend.forward_headers}
-        public = Edge(
-            (*parts.surfaces(config, self._sessions, self._consent_states, self.public_url), *self._more_surfaces),
-            answer=pipeline.answer,
-            refuse=pipeline.refuse,
-            callback=self.callbacks.answer,
-            rest=public_app(
-                config,
-                self,
-                self._challenge_status,
-                self._scraper.text,
-                lambda: self._setup.pipeline,
-                self.public_url,
-                public_console(
-                    config, self.console.app, self._issuers, lambda: self._setup.limits, self._console_sealer
-                ),
-            ),
-            ip_of=ip_of(server),
-            observer=self.observer,
-            identify=self._telemetry.identify,
-            max_body_bytes=server.max_body_bytes,
-            strict=config.errors.strict,
-            hosts=allowed_hosts(server),
-            cors=None if server.cors is None else Cors(server.cors, forwarded),
-        )
         return Setup(
             config=config,
             backends=backends,
@@ -248,7 +205,63 @@ class Gateway:
             authorizer_files=authorizer_files,
             limits=limits,
             pipeline=pipeline,
-            public=public,
+            public=self._edge(config, pipeline),
+        )
+
+    def _backends_of(
+        self, config: Config, files: Mapping[str, Fingerprints], before: Setup | None
+    ) -> tuple[dict[str, Backend], dict[str, Admission[Server]]]:
+        """The backends, and how calls are admitted to each; those that have not changed stay."""
+        backends: dict[str, Backend] = {}
+        admissions: dict[str, Admission[Server]] = {}
+        patience_s = parts.patience_s(config)
+        for name, settings in config.backends.items():
+            if before is not None and before.has_backend(name, settings, files[name]):
+                backends[name], admissions[name] = before.backends[name], before.admissions[name]
+                continue
+            admissions[name] = admission = open_admission(
+                name, settings, patience_s[name], self.memory, self._telemetry.admission
+            )
+            context = BackendContext(
+                admission=admission,
+                outcomes=self._outcomes_for(settings),
+                checker=self._checker,
+                lists=self._lists,
+                on_change=partial(self._refresh, name),
+                pending_s=self._pending_s,
+                count_dropped=partial(self.metrics.notice_dropped, name),
+            )
+            backends[name] = parts.ADAPTERS[type(settings)](name, settings, context)
+        return backends, admissions
+
+    def _edge(self, config: Config, pipeline: Pipeline) -> Edge:
+        """What callers reach: every surface, callbacks, and the pages of the gateway's own."""
+        server = config.server
+        forwarded = {name for backend in config.backends.values() for name in backend.forward_headers}
+        console = public_console(
+            config, self.console.app, self._issuers, lambda: self._setup.limits, self._console_sealer
+        )
+        return Edge(
+            (*parts.surfaces(config, self._sessions, self._consent_states, self.public_url), *self._more_surfaces),
+            answer=pipeline.answer,
+            refuse=pipeline.refuse,
+            callback=self.callbacks.answer,
+            rest=public_app(
+                config,
+                self,
+                self._challenge_status,
+                self._scraper.text,
+                lambda: self._setup.pipeline,
+                self.public_url,
+                console,
+            ),
+            ip_of=ip_of(server),
+            observer=self.observer,
+            identify=self._telemetry.identify,
+            max_body_bytes=server.max_body_bytes,
+            strict=config.errors.strict,
+            hosts=allowed_hosts(server),
+            cors=None if server.cors is None else Cors(server.cors, forwarded),
         )
 
     def _outcomes_for(self, settings: BackendSettings) -> Outcomes:
