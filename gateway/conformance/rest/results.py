@@ -21,7 +21,7 @@ check = Registry()
     MUST,
     "A valid call returns 200 and a result",
     page="Call Tool",
-    remedy="Respond with 200, even if the tool fails.",
+    remedy="Respond with 200, even if the tool fails. In OTC and enveloped OXP, put the result into `result`.",
 )
 async def call_answers(server: RestServer) -> None:
     answer = await server.make(server.allowed(), call_id=server.new_id())
