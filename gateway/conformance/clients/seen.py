@@ -10,12 +10,12 @@ from typing import Any
 from msgspec import Struct
 
 from gateway.conformance.checks import Exchange, SkippedError, UnfitError, shown
+from gateway.conformance.clients.runs import LIMIT_S
 from gateway.conformance.clients.scenarios import Scenario
 from gateway.conformance.clients.scripted import Reply, Request
 from gateway.conformance.clients.stage import request_in
 from gateway.conformance.rest import Form
 
-LIMIT_S = 25.0  # for one run of the command; a check needs at most a few runs, which take place at the same time
 CLOCK_S = 0.02  # by which a client's clock may run ahead of ours
 
 

@@ -9,17 +9,12 @@ are JSON objects of tokens and secrets by id, for tools that require them. BROWS
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import re
-import shutil
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from gateway.conformance.checks import Exchange, UnfitError
-from gateway.conformance.clients.commands import run_command
+from gateway.conformance.clients.runs import LIMIT_S, Runs, made_up
 from gateway.conformance.clients.scenarios import (
     ASKED_ACCESS,
     ASKED_SECRET,
@@ -30,47 +25,26 @@ from gateway.conformance.clients.scenarios import (
     Script,
 )
 from gateway.conformance.clients.scripted import ScriptedServer
-from gateway.conformance.clients.seen import LIMIT_S, Seen
+from gateway.conformance.clients.seen import Seen
 from gateway.conformance.rest import Form
 
-AT_ONCE = 4  # commands
-PLACEHOLDER = re.compile(r"\{(url|token|tool|input|scenario|call_id)\}")
-LOCAL = "127.0.0.1,localhost"
-BROWSER = "echo %s"  # of the user, who gets a page to see: Python's webbrowser and xdg-open take it
 
-
-class ClientSubject:
-    """The client under test. `seen` runs its command once per scenario."""
+class ClientSubject(Runs[Seen]):
+    """The client under test."""
 
     def __init__(self, form: Form, command: Sequence[str], *, limit_s: float = LIMIT_S) -> None:
+        super().__init__(command, limit_s=limit_s)
         self.form = form
-        self.command = command
-        self._limit_s = limit_s
-        self._runs: dict[str, asyncio.Task[Seen]] = {}
-        self._slots = asyncio.Semaphore(AT_ONCE)
 
-    async def aclose(self) -> None:
-        """Ends the commands that are still running."""
-        for run in self._runs.values():
-            run.cancel()
-        await asyncio.gather(*self._runs.values(), return_exceptions=True)
-
-    async def seen(self, scenario: str) -> Seen:
-        """What the client does in a scenario. Raises UnfitError if the command cannot be started."""
-        if scenario not in self._runs:
-            self._runs[scenario] = asyncio.create_task(self._run(scenario))
-        return await asyncio.shield(self._runs[scenario])  # a check that times out leaves the run to the next check
-
-    async def _run(self, name: str) -> Seen:
-        async with self._slots:
-            scenario, server = SCENARIOS[name], ScriptedServer()
-            script = Script(scenario, self.form)
-            try:
-                await server.start(script.answer)
-                script.elsewhere_url = server.elsewhere_url
-                return await self._observe(name, scenario, server)
-            finally:
-                await server.aclose()
+    async def play(self, name: str) -> Seen:
+        scenario, server = SCENARIOS[name], ScriptedServer()
+        script = Script(scenario, self.form)
+        try:
+            await server.start(script.answer)
+            script.elsewhere_url = server.elsewhere_url
+            return await self._observe(name, scenario, server)
+        finally:
+            await server.aclose()
 
     async def _observe(self, name: str, scenario: Scenario, server: ScriptedServer) -> Seen:
         token, call_id, url = made_up("kit-token"), str(uuid.uuid4()), server.url + scenario.path
@@ -84,11 +58,7 @@ class ClientSubject:
             "scenario": name,
             "call_id": call_id,
         }
-        command = [filled(word, words) for word in self.command]
-        try:
-            code, stdout, stderr = await run_command(command, environment(words, access, secrets), self._limit_s)
-        except (OSError, ValueError) as exc:  # ValueError: a word with NUL
-            raise UnfitError("A command that can be started.", Exchange(" ".join(command), str(exc))) from exc
+        code, stdout, stderr = await self.start(words, access, secrets)
         requests, replies = tuple(server.requests), tuple(server.replies)
         return Seen(
             form=self.form,
@@ -111,31 +81,8 @@ async def client_subject(
     form: Form, command: Sequence[str], *, limit_s: float = LIMIT_S
 ) -> AsyncIterator[ClientSubject]:
     """The client that a command starts. Raises ValueError if there is no such program."""
-    if not command or shutil.which(command[0]) is None:
-        raise ValueError(f"{command[0]!r} is no program that can be run." if command else "There is no command.")
     subject = ClientSubject(form, command, limit_s=limit_s)
     try:
         yield subject
     finally:
         await subject.aclose()
-
-
-def filled(word: str, words: Mapping[str, str]) -> str:
-    """An argument of the command with its placeholders replaced, once."""
-    return PLACEHOLDER.sub(lambda found: words[found[1]], word)
-
-
-def made_up(kind: str) -> str:
-    """A random secret, which appears nowhere by chance."""
-    return f"{kind}-{uuid.uuid4().hex}"
-
-
-def environment(words: Mapping[str, str], access: Mapping[str, str], secrets: Mapping[str, str]) -> dict[str, str]:
-    """The environment of the command: ours, without a proxy for this machine, and the variables of the kit."""
-    told = {f"TOOLGATE_KIT_{name.upper()}": value for name, value in words.items()}
-    told["TOOLGATE_KIT_AUTHORIZATION"] = json.dumps(access)
-    told["TOOLGATE_KIT_SECRETS"] = json.dumps(secrets)
-    told["BROWSER"] = BROWSER
-    for name in ("no_proxy", "NO_PROXY"):
-        told[name] = ",".join(filter(None, (os.environ.get(name), LOCAL)))
-    return dict(os.environ) | told

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import shutil
 import uuid
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -18,11 +17,9 @@ import httpx
 from msgspec import Struct
 
 from gateway.conformance.checks import Exchange, UnfitError, shown
-from gateway.conformance.clients.commands import run_command
 from gateway.conformance.clients.rap.scenarios import INPUT, SCENARIOS, TOOL, Call, Post, Scenario
+from gateway.conformance.clients.runs import LIMIT_S, Runs, made_up
 from gateway.conformance.clients.scripted import Reply, Request, ScriptedServer
-from gateway.conformance.clients.seen import LIMIT_S
-from gateway.conformance.clients.subject import AT_ONCE, environment, filled, made_up
 
 ANSWER_S = 5.0  # for the answer to a callback
 TOOLSET, INVOKE, CHOICE = "/.well-known/rap-toolset", "/kit/invoke", "/choice"
@@ -97,57 +94,32 @@ class Seen(Struct, frozen=True):
         self.must(len(self.invocations) == 1, f"One invocation, not {len(self.invocations)}.")
 
 
-class RapRuntime:
-    """The runtime under test. `seen` runs its command once per scenario."""
+class RapRuntime(Runs[Seen]):
+    """The runtime under test."""
 
-    def __init__(self, command: Sequence[str], *, limit_s: float = LIMIT_S) -> None:
-        self.command = command
-        self._limit_s = limit_s
-        self._runs: dict[str, asyncio.Task[Seen]] = {}
-        self._slots = asyncio.Semaphore(AT_ONCE)
-
-    async def aclose(self) -> None:
-        """Ends the commands that are still running."""
-        for run in self._runs.values():
-            run.cancel()
-        await asyncio.gather(*self._runs.values(), return_exceptions=True)
-
-    async def seen(self, scenario: str) -> Seen:
-        """What the runtime does in a scenario. Raises UnfitError if the command cannot be started."""
-        if scenario not in self._runs:
-            self._runs[scenario] = asyncio.create_task(self._run(scenario))
-        return await asyncio.shield(self._runs[scenario])
-
-    async def _run(self, name: str) -> Seen:
-        async with self._slots:
-            server, script = ScriptedServer(), Script(SCENARIOS[name])
-            try:
-                await server.start(script.answer)
-                script.url = server.url + script.scenario.path
-                words = {
-                    "url": script.url,
-                    "token": made_up("kit-token"),
-                    "tool": TOOL,
-                    "input": json.dumps(INPUT),
-                    "scenario": name,
-                    "call_id": str(uuid.uuid4()),
-                }
-                command = [filled(word, words) for word in self.command]
-                try:
-                    code, stdout, stderr = await run_command(command, environment(words, {}, {}), self._limit_s)
-                except (OSError, ValueError) as exc:  # ValueError: a word with NUL
-                    raise UnfitError("A command that can be started.", Exchange(" ".join(command), str(exc))) from exc
-                deliveries = await script.finish()
-                return Seen(script.scenario, code, stdout, stderr, tuple(server.requests), deliveries)
-            finally:
-                await server.aclose()
+    async def play(self, name: str) -> Seen:
+        server, script = ScriptedServer(), Script(SCENARIOS[name])
+        try:
+            await server.start(script.answer)
+            script.url = server.url + script.scenario.path
+            words = {
+                "url": script.url,
+                "token": made_up("kit-token"),
+                "tool": TOOL,
+                "input": json.dumps(INPUT),
+                "scenario": name,
+                "call_id": str(uuid.uuid4()),
+            }
+            code, stdout, stderr = await self.start(words)
+            deliveries = await script.finish()
+            return Seen(script.scenario, code, stdout, stderr, tuple(server.requests), deliveries)
+        finally:
+            await server.aclose()
 
 
 @asynccontextmanager
 async def rap_runtime(command: Sequence[str], *, limit_s: float = LIMIT_S) -> AsyncIterator[RapRuntime]:
     """The runtime that a command starts. Raises ValueError if there is no such program."""
-    if not command or shutil.which(command[0]) is None:
-        raise ValueError(f"{command[0]!r} is no program that can be run." if command else "There is no command.")
     runtime = RapRuntime(command, limit_s=limit_s)
     try:
         yield runtime
