@@ -25,7 +25,7 @@ from gateway.backends.rcrt_stream import EventStream
 from gateway.backends.server import BackendContext, Server
 from gateway.dialects import rcrt
 from gateway.errors import ErrorCode, GatewayError, unavailable
-from gateway.model import Invocation, Listing, ToolResult
+from gateway.model import Invocation, Listing, ToolFailure, ToolResult
 from gateway.settings import RcrtBackendSettings
 from gateway.transport import TransportError
 from gateway.wire import Headers
@@ -39,6 +39,12 @@ TOO_LARGE = "The arguments are larger than this tool can be sent."
 # Statuses below 500 after which the breadcrumb may exist: none at all, an odd 200, a proxy that waited in vain, and a
 # key that was used before.
 UNCLEAR = (0, 200, 408, 409)
+FINAL = (400, 415, 422)  # of a server that does not take this breadcrumb, now or later
+NOT_ACCEPTED = ToolFailure(message="The tool server did not accept the call.")
+
+
+class NotAcceptedError(Exception):
+    """A request that was refused for good; the text is for our log."""
 
 
 class RcrtBackend:
@@ -78,6 +84,8 @@ class RcrtBackend:
     ) -> ToolResult | None:
         """Stores the request. None: its outcome goes to `Outcomes`, also that it was not stored after all.
 
+        A result says that the server refused the request for good.
+
         Raises GatewayError when it provably is not: TOOL_NOT_FOUND, INVALID_ARGUMENTS for a configuration that may
         not be used, PAYLOAD_TOO_LARGE, BACKEND_UNAVAILABLE; and what its `gate` raises.
         """
@@ -103,6 +111,9 @@ class RcrtBackend:
                 await self._stream.tried()
                 unless_sent.pop_all()
                 is_stored = await self._store(call, body, invocation.headers, lease, deadline)
+            except NotAcceptedError as exc:
+                log.warning("a tool server did not accept a call", extra={"backend": self.name, "reason": str(exc)})
+                return ToolResult(failure=NOT_ACCEPTED)
             finally:
                 self._admission.leave(lease)
         if not is_stored:  # should this replica die meanwhile, the call counts as one that may have run
@@ -129,7 +140,7 @@ class RcrtBackend:
     ) -> bool:
         """Begins to look for the outcome, then stores the request; False if it may not be stored.
 
-        Raises GatewayError when it is not.
+        Raises GatewayError when it is not, and NotAcceptedError.
         """
         create = partial(self._create, call.request_id, body, headers, lease, deadline)
         crumb_id = None
@@ -138,9 +149,10 @@ class RcrtBackend:
         try:
             crumb_id = await create(key=call.request_id)
             if crumb_id is None and call.idempotent:
-                with contextlib.suppress(GatewayError):  # the first may be stored, even if this one is refused
+                # The first may be stored, even if this one is refused.
+                with contextlib.suppress(GatewayError, NotAcceptedError):
                     crumb_id = await create(key=f"{call.request_id}-2")  # a key is good for one try
-        except GatewayError:
+        except (GatewayError, NotAcceptedError):
             self._pending.forget(call)
             raise
         finally:
@@ -151,7 +163,7 @@ class RcrtBackend:
     async def _create(
         self, request_id: str, body: bytes, headers: Headers, lease: Lease[Server], deadline: float, key: str
     ) -> str | None:
-        """The id of the new breadcrumb; None when there may be none."""
+        """The id of the new breadcrumb; None when there may be none. Raises GatewayError and NotAcceptedError."""
         timeout_s = min(self._timings.create_s, deadline - time.monotonic())
         if timeout_s <= 0:
             raise unavailable("its time was up before it was stored")
@@ -183,7 +195,9 @@ class RcrtBackend:
             raise unavailable(reason)
         return crumb_id
 
-    def _refused(self, status: int, reason: str) -> GatewayError:
+    def _refused(self, status: int, reason: str) -> GatewayError | NotAcceptedError:
+        if status in FINAL:
+            return NotAcceptedError(reason)
         if status == 413:
             return GatewayError(ErrorCode.PAYLOAD_TOO_LARGE, TOO_LARGE, detail=reason)
         if status in (401, 403):

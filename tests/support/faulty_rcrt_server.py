@@ -167,6 +167,8 @@ class FaultyRcrtServer(RcrtServer):
         match "" if fault is None else fault.fault:
             case "status_401":  # before the key is looked at, as whatever is wrong with a token
                 raise RefusedError("invalid token: InvalidSignature", status=401)
+            case "status_422":
+                raise RefusedError("Failed to deserialize the JSON body into the target type", status=422)
             case "status_500" | "status_503" as name:
                 self.use_key(request)
                 raise RefusedError("error returned from database", status=int(name.removeprefix("status_")))

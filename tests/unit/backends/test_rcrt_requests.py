@@ -44,6 +44,19 @@ async def test_a_request_that_is_provably_not_stored_is_refused(crumbs: Crumbs, 
     assert crumbs.executions(call_id) == 0
 
 
+async def test_a_request_that_the_server_does_not_accept_fails_for_good(crumbs: Crumbs) -> None:
+    """A caller who is told that the tool is unavailable would repeat it in vain."""
+    call_id = new_id()
+    crumbs.order("create", "status_422")
+    async with facing(crumbs.url) as (backend, _):
+        result = await backend.dispatch(invocation("echo", call_id, idempotent=True), "")
+        assert backend.open_calls == 0
+    assert result is not None
+    assert result.failure is not None
+    assert (result.failure.message, result.failure.can_retry) == ("The tool server did not accept the call.", False)
+    assert crumbs.executions(call_id) == 0
+
+
 async def test_a_request_has_no_outcome_while_the_server_cannot_say_whether_it_is_stored(crumbs: Crumbs) -> None:
     """`dispatch` waits no longer than its caller, and the search goes on until it is answered."""
     call_id = new_id()
