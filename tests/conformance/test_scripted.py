@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
 
 import pytest
 
 from gateway.conformance.clients.scenarios import SCENARIOS, Script
-from gateway.conformance.clients.scripted import CONTINUE, HOST, ScriptedServer
+from gateway.conformance.clients.scripted import CONTINUE, HOST, Reply, ScriptedServer
 from gateway.conformance.rest import FORMS
 
 BODY = b'{"tool_id":"KitSums.Echo@1.0.0","input":{},"call_id":"c-1"}'
@@ -100,5 +100,25 @@ def test_the_other_origin_serves_a_tool_of_its_own_and_keeps_what_comes() -> Non
             answer = await exchanged(server.elsewhere_url, HEAD + LENGTH + b"\r\n" + BODY)
             assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
             assert [request.is_elsewhere for request in server.requests] == [True]
+
+    asyncio.run(play())
+
+
+def test_a_body_of_unknown_length_is_sent_in_chunks() -> None:
+    async def chunks() -> AsyncGenerator[bytes, None]:
+        yield b"data: 1\n\n"
+        yield b"x" * 20
+
+    async def play() -> None:
+        server = ScriptedServer()
+        await server.start(lambda request: Reply(200, {"content-type": "text/event-stream"}, chunks=chunks()))
+        try:
+            answer = await exchanged(server.url, b"GET / HTTP/1.1\r\nHost: kit\r\n\r\n")
+        finally:
+            await server.aclose()
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert b"\r\ntransfer-encoding: chunked\r\n" in head
+        assert b"content-length" not in head
+        assert body == b"9\r\ndata: 1\n\n\r\n14\r\n" + b"x" * 20 + b"\r\n0\r\n\r\n"
 
     asyncio.run(play())

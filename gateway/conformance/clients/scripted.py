@@ -11,8 +11,8 @@ import json
 import re
 import socket
 import struct
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing, suppress
 from http import HTTPStatus
 from time import monotonic
 from typing import Any
@@ -66,7 +66,10 @@ class Request(Struct, frozen=True):
 
 
 class Reply(Struct, frozen=True):
-    """An answer, sent `after_s` seconds later. `is_cut`: half of the body is lost; `is_reset`: all of the answer is."""
+    """An answer, sent `after_s` seconds later. `is_cut`: half of the body is lost; `is_reset`: all of the answer is.
+
+    `chunks`, if there are any, are the body: each is sent as it comes.
+    """
 
     status: int = 200
     headers: Mapping[str, str] = {}
@@ -74,6 +77,7 @@ class Reply(Struct, frozen=True):
     after_s: float = 0.0
     is_reset: bool = False
     is_cut: bool = False
+    chunks: AsyncGenerator[bytes, None] | None = None
 
     @property
     def text(self) -> str:
@@ -90,8 +94,10 @@ class Reply(Struct, frozen=True):
 
     @property
     def wire(self) -> bytes:
-        """The bytes that are sent; each connection serves one request."""
-        fields = {**self.headers, "content-length": str(len(self.body)), "connection": "close"}
+        """The bytes that are sent, without chunks; each connection serves one request."""
+        is_whole = self.chunks is None
+        length = {"content-length": str(len(self.body))} if is_whole else {"transfer-encoding": "chunked"}
+        fields = {**self.headers, **length, "connection": "close"}
         lines = [self.line, *(f"{name}: {value}" for name, value in fields.items())]
         sent = self.body[: len(self.body) // 2] if self.is_cut else self.body
         return "\r\n".join([*lines, "", ""]).encode("latin-1") + sent
@@ -162,6 +168,8 @@ class ScriptedServer:
             return
         writer.write(reply.wire)
         await writer.drain()
+        if reply.chunks is not None:
+            await _write_chunks(reply.chunks, writer)
 
 
 class _Parts:
@@ -184,6 +192,16 @@ class _Parts:
 
     def on_message_complete(self) -> None:
         self.is_whole = True
+
+
+async def _write_chunks(chunks: AsyncGenerator[bytes, None], writer: asyncio.StreamWriter) -> None:
+    """Writes a body of unknown length (RFC 9112, section 7.1)."""
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            writer.write(b"%x\r\n%b\r\n" % (len(chunk), chunk))
+            await writer.drain()
+    writer.write(b"0\r\n\r\n")
+    await writer.drain()
 
 
 async def _read(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_elsewhere: bool) -> Request | None:
