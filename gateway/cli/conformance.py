@@ -204,10 +204,6 @@ async def _judge_server(arguments: argparse.Namespace) -> Report:
 
 async def _judge_client(arguments: argparse.Namespace) -> Report:
     """Raises CommandError."""
-    if arguments.protocol not in CLIENTS:
-        raise CommandError(
-            USAGE, f"There are no checks of clients of {arguments.protocol}, only of {', '.join(CLIENTS)}."
-        )
     kind = CLIENTS[arguments.protocol]
     checks = _chosen(kind.checks(), arguments)
     try:

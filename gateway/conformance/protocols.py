@@ -13,6 +13,7 @@ from gateway.conformance.callbacks import Address
 from gateway.conformance.checks import Check
 from gateway.conformance.clients import client_checks, client_subject
 from gateway.conformance.clients.rap import rap_runtime, runtime_checks
+from gateway.conformance.clients.rcrt import rcrt_client, rcrt_client_checks
 from gateway.conformance.http import Client
 from gateway.conformance.rap import Waits, rap_checks, rap_subject
 from gateway.conformance.rcrt import rcrt_checks, rcrt_subject
@@ -89,6 +90,7 @@ CLIENTS: Mapping[str, ClientKind] = {
         for name, form in FORMS.items()
     },
     "rap": ClientKind("RAP", runtime_checks, rap_runtime),
+    "rcrt": ClientKind("RCRT", rcrt_client_checks, rcrt_client),
 }
 
 

@@ -95,7 +95,6 @@ def test_a_check_is_explained_and_all_are_listed() -> None:
     ("words", "code", "said"),
     [
         (("server", "--protocol", "otc"), 2, "The URL of the tool server is missing"),
-        (("client", "--protocol", "rcrt", "--", "x"), 2, "There are no checks of clients of rcrt"),
         (("client", "--protocol", "rap", "--", "no-such-program-here"), 2, "is no program"),
         (("client", "--protocol", "otc"), 2, "Write the client after --"),
         (("client", "--protocol", "otc", "--", "no-such-program-here"), 2, "is no program"),
