@@ -13,7 +13,8 @@ from gateway.conformance.rcrt import (
     stream,
     tokens,
 )
-from gateway.conformance.rcrt.server import Limits, rcrt_subject
+from gateway.conformance.rcrt.server import rcrt_subject
+from gateway.conformance.rcrt.store import Limits
 
 __all__ = ["Limits", "rcrt_checks", "rcrt_subject"]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from gateway.conformance.rcrt.registry import MUST, OPENAPI, Registry
-from gateway.conformance.rcrt.server import KIT, RcrtServer
+from gateway.conformance.rcrt.server import RcrtServer
+from gateway.conformance.rcrt.store import KIT
 
 PATCH = f"{OPENAPI}: PATCH /breadcrumbs/{{id}}"
 

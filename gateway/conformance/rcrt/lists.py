@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from gateway.conformance.rcrt.registry import MUST, OPENAPI, Registry
-from gateway.conformance.rcrt.server import KIT, NOTE, RcrtServer
+from gateway.conformance.rcrt.server import RcrtServer
+from gateway.conformance.rcrt.store import KIT, NOTE
 
 LIST = f"{OPENAPI}: GET /breadcrumbs"
 

@@ -30,7 +30,8 @@ from gateway.conformance.clients.rcrt.scenarios import TEXT, TOOL, Asked, Event,
 from gateway.conformance.clients.runs import made_up
 from gateway.conformance.clients.scripted import Reply, Request
 from gateway.conformance.rcrt.messages import REQUEST
-from gateway.conformance.rcrt.server import JSON, WORKSPACE
+from gateway.conformance.rcrt.server import WORKSPACE
+from gateway.conformance.rcrt.store import JSON
 
 PING_S = 5.0
 TOKEN_LIFE_S = 3600
