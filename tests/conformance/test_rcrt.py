@@ -40,7 +40,7 @@ async def test_the_demonstration_server_passes_whole() -> None:
 @pytest.mark.anyio
 async def test_without_a_call_no_tool_runs() -> None:
     async with demo_server("rcrt") as demo:
-        report = await judged(demo.url)
+        report = await judged(demo.url, limits=Limits(quiet_s=0.2))
         counts: dict[str, Any] = await demo.executions()
     assert not any(counts["tools"].values())
     assert ids(report, Status.FAILED) == set()

@@ -190,6 +190,17 @@ async def until_ready(running: GatewayProcess, within_s: float = START_S) -> Non
         await until(ready, "the gateway is ready", within_s)
 
 
+async def until_listed(running: GatewayProcess) -> None:
+    """Waits until every tool server is up: a gateway is ready, too, when one did not answer at first."""
+    async with plainhttp.async_client() as http:
+
+        async def listed() -> bool:
+            found = (await http.get(f"{running.admin_url}/health")).json()["backends"]
+            return all(each["up"] for each in found.values())
+
+        await until(listed, "every tool server is listed", START_S)
+
+
 async def _end(process: Process) -> None:
     """Stops a process, frozen ones too; without waiting for its calls."""
     for number in (signal.SIGCONT, signal.SIGTERM, signal.SIGINT):  # the second that asks for the end insists

@@ -15,7 +15,7 @@ import pytest
 from gateway.demo.fleet import start_fleet
 from tests.live.chain import lab
 from tests.support.calling import caller
-from tests.support.processes import Settings, gateway, settings
+from tests.support.processes import Settings, gateway, settings, until_listed
 from tests.support.toolserver import ToolServer, echo, tool_server
 
 FLEET_TOKEN = "what-the-fleet-asks-for"
@@ -92,8 +92,11 @@ async def chain() -> AsyncIterator[Chain]:
             for backend in backends.values():
                 backend["breaker"] = NEVER_OPEN
             inner = await stack.enter_async_context(gateway(settings(backends, auth=_auth(INNER_SECRET))))
+            await until_listed(inner)
         starting = (stack.enter_async_context(gateway(_outer(inner.url, link))) for link in LINKS)
         outer = dict(zip(LINKS, await asyncio.gather(*starting), strict=True))
+        for running in outer.values():
+            await until_listed(running)
         yield Chain(
             await stack.enter_async_context(_caller(inner.url, INNER_SECRET)),
             {
