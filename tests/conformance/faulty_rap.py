@@ -23,6 +23,7 @@ WORK_S = 0.01  # a call takes that long
 SLOW_S = 2.5  # what is to come at once, and does not
 TEDIOUS_S = 0.4  # what takes its time, and may
 IMPATIENT_S = 0.15  # after which a callback is thought lost
+PATIENT_S = 0.8  # after which a call is given up whose callback is not answered
 MAX_ATTEMPTS = 4
 LARGE_BYTES = 64 * 1024
 TRACE = "Traceback (most recent call last):"
@@ -140,6 +141,11 @@ class FaultyRap:
             await asyncio.sleep(SLOW_S)
         if self.fault == "22" and call["operation"] == "note":
             await asyncio.wait({task})
+        if self.fault == "22b" and call["operation"] == "note":
+            is_done, _ = await asyncio.wait({task}, timeout=PATIENT_S)
+            if not is_done:
+                task.cancel()
+                return 500
         return 202 if self.fault == "20" and call["operation"] == "photo" else 200
 
     async def perform(self, call: Json) -> None:

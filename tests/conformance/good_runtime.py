@@ -1,7 +1,7 @@
 """A RAP runtime that does what `toolgate conformance client --protocol rap` asks for.
 
-It reads TOOLGATE_KIT_*, and needs only the standard library, so that it starts at once. Each step is a method of its
-own, for `bad_runtime.py` to get wrong.
+It reads TOOLGATE_KIT_*, and needs only the standard library, so that it starts at once. The events of a subscription
+follow the result. Each step is a method of its own, for `bad_runtime.py` to get wrong.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import os
 import queue
 import secrets
+import signal
 import sys
 import threading
 import time
@@ -17,12 +18,16 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Mapping
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 ATTEMPTS = 3
 PAUSE_S = 0.1
 RESULT_S = 5.0
+EVENT_S = 1.0  # for the next event of a subscription, which is cancelled then
+NOTICE_S = 1.0
+INTERRUPTED = 130
 TYPES = {"tool_result", "subscription_event", "oauth", "user_choice", "view_update"}
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
@@ -38,6 +43,7 @@ class GoodRuntime:
 
     def __init__(self) -> None:
         self.url = os.environ["TOOLGATE_KIT_URL"]
+        self.token = os.environ["TOOLGATE_KIT_TOKEN"]
         self.tool = os.environ["TOOLGATE_KIT_TOOL"]
         self.arguments = json.loads(os.environ["TOOLGATE_KIT_INPUT"])
         self.id = str(uuid.uuid4())
@@ -45,15 +51,21 @@ class GoodRuntime:
         self.path = self.new_path()
         self.results: queue.Queue[str] = queue.Queue()
         self.is_done = False
+        self.events: queue.Queue[Mapping[str, Json]] = queue.Queue()
+        self.is_subscribed = False
+        self.has_ended = False  # the subscription
 
     # Requests.
 
-    def send(self, url: str, document: Json = None) -> tuple[int, bytes]:
+    def headers(self, url: str) -> dict[str, str]:
+        return {"Content-Type": "application/json", "Authorization": f"Bearer {self.token}"}
+
+    def send(self, url: str, document: Json = None, timeout_s: float = RESULT_S) -> tuple[int, bytes]:
         """Status and body. Raises OSError without an answer."""
         body = None if document is None else json.dumps(document).encode()
-        request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+        request = urllib.request.Request(url, body, self.headers(url))
         try:
-            with OPENER.open(request, timeout=RESULT_S) as answer:
+            with OPENER.open(request, timeout=timeout_s) as answer:
                 return answer.status, answer.read()
         except urllib.error.HTTPError as exc:
             return exc.code, exc.read()
@@ -98,6 +110,24 @@ class GoodRuntime:
     def lost_acknowledgement(self, endpoint: str, callback_url: str) -> None:
         """The tool may run: the callback will tell."""
 
+    # Notices.
+
+    def notify(self, path: str, document: Json) -> None:
+        """Sends a notice, once; whether it arrives does not matter."""
+        with suppress(OSError):
+            self.send(self.base() + path, document, NOTICE_S)
+
+    def cancel(self) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # one notice is enough
+        self.is_done = self.has_ended = True  # whatever comes from now on is too late
+        self.notify("/cancel_tool_call", self.cancellation())
+
+    def cancellation(self) -> Json:
+        return {"thread_id": self.group_id, "tool_call_id": self.id}
+
+    def close(self) -> None:
+        self.notify("/close_thread", {"thread_id": self.group_id})
+
     # Callbacks.
 
     def new_path(self) -> str:
@@ -116,15 +146,21 @@ class GoodRuntime:
             return self.unknown(message)
         if kind == "view_update":
             self.viewed(message)
+        elif kind == "subscription_event":
+            return self.take_event(message)
         elif not self.is_ours(message):
             return 404
         elif kind == "tool_result":
+            self.is_subscribed = message.get("subscription") is True
             self.settle(self.text(message))
         elif kind == "oauth":
             self.consent(message)
         elif kind == "user_choice":
             self.choose(message)
         return 200
+
+    def answered(self) -> None:
+        """A callback has been answered."""
 
     def unknown(self, message: Mapping[str, Json]) -> int:
         return 400
@@ -134,6 +170,18 @@ class GoodRuntime:
 
     def is_ours(self, message: Mapping[str, Json]) -> bool:
         return (message.get("id"), message.get("group_id")) == (self.id, self.group_id)
+
+    def take_event(self, message: Mapping[str, Json]) -> int:
+        """Keeps an event, also one that is before the confirmation of its subscription."""
+        if not self.is_of_ours(message):
+            return 404
+        if not self.has_ended:
+            self.has_ended = message.get("final") is True
+            self.events.put(message)
+        return 200
+
+    def is_of_ours(self, event: Mapping[str, Json]) -> bool:
+        return (event.get("tool_call_id"), event.get("group_id")) == (self.id, self.group_id)
 
     def settle(self, text: str) -> None:
         if not self.is_done:
@@ -166,9 +214,22 @@ class GoodRuntime:
             self.print(self.results.get(timeout=RESULT_S))
         except queue.Empty:
             raise FailedError("There is no result.") from None
+        if self.is_subscribed:
+            self.follow()
         time.sleep(self.grace_s)
         while not self.results.empty():
             self.print(self.results.get())
+
+    def follow(self) -> None:
+        """Prints the events of the subscription, up to the final one; cancels it if that does not come."""
+        try:
+            while True:
+                event = self.events.get(timeout=EVENT_S)
+                self.print(event["text"])
+                if event.get("final") is True:
+                    return
+        except queue.Empty:
+            self.cancel()
 
     def run(self) -> int:
         server = serve(self)
@@ -177,7 +238,11 @@ class GoodRuntime:
         except FailedError as exc:
             print(exc, file=sys.stderr)
             return 1
+        except KeyboardInterrupt:
+            self.cancel()
+            return INTERRUPTED
         finally:
+            self.close()
             server.shutdown()
         return 0
 
@@ -191,6 +256,7 @@ def serve(runtime: GoodRuntime) -> ThreadingHTTPServer:
             self.send_response(runtime.receive(self.path, body))
             self.send_header("Content-Length", "0")
             self.end_headers()
+            runtime.answered()
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name in the base class
             pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -70,6 +71,30 @@ MISTAKES: list[tuple[str, int, set[int]]] = [
     ("InvokesAgain", 51, set()),
     ("ChoosesNothing", 52, set()),
     ("ChoosesByName", 52, set()),
+    ("PrintsOnlyEvents", 60, set()),
+    ("TakesEventsForResults", 61, set()),
+    ("LooksForId", 62, set()),
+    ("TakesEventsOfOtherCalls", 63, set()),
+    ("TakesEventsOfOtherThreads", 63, set()),
+    ("ReadsOn", 63, set()),
+    ("LeavesSubscriptions", 64, set()),
+    ("CancelsNothing", 70, set()),
+    ("CancelsByNamesOfInvocations", 71, set()),
+    ("CancelsWholeThread", 71, set()),
+    ("SendsTextNotices", 71, set()),
+    ("NotifiesEndpoint", 72, set()),
+    ("NotifiesRoot", 72, set()),
+    ("RepeatsNotices", 73, set()),
+    ("WaitsForNotices", 74, set()),
+    ("NotifiesWithoutToken", 75, set()),
+    ("InvokesAfterCancelling", 76, set()),
+    ("FailsAfterCancelling", 77, set()),
+    ("PrintsLateResults", 78, set()),
+    ("ClosesOtherThread", 80, set()),
+    ("SendsTextNotices", 80, set()),
+    ("NotifiesEndpoint", 80, set()),
+    ("NotifiesRoot", 80, set()),
+    ("ClosesEarly", 81, set()),
 ]
 
 
@@ -93,3 +118,12 @@ def test_a_runtime_that_does_nothing_fails_what_it_ought_to_do() -> None:
     first = report.of(Status.FAILED)[0].exchange
     assert first is not None
     assert (first.sent, first.came) == ("(nothing)", "(exit code 0)")
+
+
+def test_a_runtime_is_interrupted_even_if_the_kit_ignores_sigint() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as for a command in the background of a script
+    try:
+        report = asyncio.run(judge(GOOD, frozenset({"interrupted"})))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert "RAPC-070" in {outcome.check.id for outcome in report.of(Status.PASSED)}

@@ -5,17 +5,36 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 
 MAX_OUTPUT_BYTES = 1024 * 1024  # kept of each stream
 DRAIN_S = 2.0  # for the output of a command that has ended
 
 
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Makes commands start with SIGINT as it is by default, even if we ignore it, as in the background of a shell."""
+    if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda number, frame: None)  # exec(3) resets handlers, and keeps what is ignored
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 async def run_command(
-    command: Sequence[str], environment: Mapping[str, str], limit_s: float
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    limit_s: float,
+    interruption: asyncio.Event | None = None,
 ) -> tuple[int | None, str, str]:
-    """Returns exit code, output and error output; the code is None at the limit. Kills the whole process group."""
+    """Returns exit code, output and error output; the code is None at the limit. Kills the whole process group.
+
+    The `interruption` sends SIGINT to the group, as Ctrl-C at a terminal does.
+    """
     # Pipes of our own: with those of asyncio, a process ends only once nobody holds them any more.
     (stdout, stdout_end), (stderr, stderr_end) = await _pipe(), await _pipe()
     try:
@@ -35,11 +54,13 @@ async def run_command(
         os.close(stdout_end)
         os.close(stderr_end)
     code: int | None = None
+    interrupting = asyncio.create_task(_interrupt(process.pid, interruption or asyncio.Event()))
     try:
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 code = await process.wait()
     finally:
+        interrupting.cancel()
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         with suppress(TimeoutError):  # who has left the group may still hold the pipes
@@ -48,6 +69,12 @@ async def run_command(
         stdout.close()
         stderr.close()
     return code, stdout.text, stderr.text
+
+
+async def _interrupt(group: int, interruption: asyncio.Event) -> None:
+    await interruption.wait()
+    with suppress(ProcessLookupError):
+        os.killpg(group, signal.SIGINT)
 
 
 class _Output(asyncio.Protocol):

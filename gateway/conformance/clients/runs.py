@@ -53,15 +53,20 @@ class Runs(ABC, Generic[SeenT]):
         """Plays a scenario to the command."""
 
     async def start(
-        self, words: Mapping[str, str], access: Mapping[str, str] = {}, secrets: Mapping[str, str] = {}
+        self,
+        words: Mapping[str, str],
+        access: Mapping[str, str] = {},
+        secrets: Mapping[str, str] = {},
+        *,
+        interruption: asyncio.Event | None = None,
     ) -> tuple[int | None, str, str]:
-        """Runs the command to its end: exit code, output and error output.
+        """Runs the command to its end: exit code, output and error output. The `interruption` sends it SIGINT.
 
         Raises UnfitError if it cannot be started.
         """
         command = [_filled(word, words) for word in self.command]
         try:
-            return await run_command(command, _environment(words, access, secrets), self._limit_s)
+            return await run_command(command, _environment(words, access, secrets), self._limit_s, interruption)
         except (OSError, ValueError) as exc:  # ValueError: a word with NUL
             raise UnfitError("A command that can be started.", Exchange(" ".join(command), str(exc))) from exc
 

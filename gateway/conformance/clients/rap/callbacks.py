@@ -6,7 +6,7 @@ import re
 
 from gateway.conformance.clients.rap.registry import GOOD, MUST, SHOULD, Registry
 from gateway.conformance.clients.rap.scenarios import AUTH_URL, CHOICES, FAILURE, OTHER, RESULT
-from gateway.conformance.clients.rap.subject import CHOICE, Seen
+from gateway.conformance.clients.rap.seen import CHOICE, Seen
 
 RESULT_PAGE = "Tool result"
 SECRET = re.compile(r"[A-Za-z0-9_~-]{16,}")  # 16 characters of base64 have 96 bits

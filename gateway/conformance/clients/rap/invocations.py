@@ -6,7 +6,7 @@ import json
 
 from gateway.conformance.clients.rap.registry import GOOD, MUST, SHOULD, Registry
 from gateway.conformance.clients.rap.scenarios import INPUT, RESULT, TOOL
-from gateway.conformance.clients.rap.subject import TOOLSET, Seen
+from gateway.conformance.clients.rap.seen import TOOLSET, Seen
 from gateway.conformance.clients.seen import are_same
 
 check = Registry()
@@ -61,8 +61,7 @@ def rejects_toolset(unfit: Seen) -> None:
 )
 def invokes(plain: Seen) -> None:
     members = plain.invoked()
-    named = plain.invocations[0].headers.get("content-type", "").partition(";")[0].strip().lower()
-    plain.must(named == "application/json", f"The content type application/json, not {named!r}.")
+    plain.must_post_json(plain.invocations[0])
     plain.must(members.get("operation") == TOOL, f"`operation` {TOOL}.")
     for name in ("id", "callback_url", "group_id"):
         found = members.get(name)

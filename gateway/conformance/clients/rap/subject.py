@@ -1,7 +1,8 @@
 """Runs the RAP runtime under test against the scripted tool server, once per scenario, and records what it does.
 
 The operator's command reads the toolset, invokes the tool once, prints the text of the result, and exits with 0; or
-with another code if there is no result. Its environment is that of clients of other protocols.
+with another code if there is no result. SIGINT interrupts it, as Ctrl-C does. Its environment is that of clients of
+other protocols.
 """
 
 from __future__ import annotations
@@ -9,89 +10,21 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
+from time import monotonic
 from typing import Any
 
 import httpx
-from msgspec import Struct
 
-from gateway.conformance.checks import Exchange, UnfitError, shown
+from gateway.conformance.clients.commands import interruptible
 from gateway.conformance.clients.rap.scenarios import INPUT, SCENARIOS, TOOL, Call, Post, Scenario
+from gateway.conformance.clients.rap.seen import CANCEL, CLOSE, INVOKE, Delivery, Seen
 from gateway.conformance.clients.runs import LIMIT_S, Runs, made_up
 from gateway.conformance.clients.scripted import Reply, Request, ScriptedServer
 
 ANSWER_S = 5.0  # for the answer to a callback
-TOOLSET, INVOKE, CHOICE = "/.well-known/rap-toolset", "/kit/invoke", "/choice"
 JSON = {"content-type": "application/json"}
-
-
-class Delivery(Struct, frozen=True):
-    """A callback that was posted; `status` None: it got no answer in time."""
-
-    name: str
-    message: Any
-    status: int | None
-
-    @property
-    def text(self) -> str:
-        answer = "no answer" if self.status is None else f"answered with {self.status}"
-        return f"callback {json.dumps(self.message, ensure_ascii=False)}: {answer}"
-
-
-class Seen(Struct, frozen=True):
-    """What a runtime did in a scenario. `exit_code` is None if it was killed at the time limit."""
-
-    scenario: Scenario
-    exit_code: int | None
-    stdout: str
-    stderr: str
-    requests: Sequence[Request]
-    deliveries: Sequence[Delivery]
-
-    @property
-    def exchange(self) -> Exchange:
-        """For a report: its requests, and what it was sent and printed."""
-        sent = "\n\n".join(request.text for request in self.requests) or "(nothing)"
-        end = f"(killed after {LIMIT_S:g} s)" if self.exit_code is None else f"(exit code {self.exit_code})"
-        output = [f"{name}: {it.strip()}" for name, it in (("stdout", self.stdout), ("stderr", self.stderr)) if it]
-        return Exchange(shown(sent), shown("\n".join([end, *output, *(each.text for each in self.deliveries)])))
-
-    def must(self, holds: bool, expected: str) -> None:
-        """Raises UnfitError with the whole exchange unless something holds."""
-        if not holds:
-            raise UnfitError(expected, self.exchange)
-
-    @property
-    def output(self) -> str:
-        return f"{self.stdout}\n{self.stderr}"
-
-    @property
-    def invocations(self) -> list[Request]:
-        """Requests that invoke a tool."""
-        return [it for it in self.requests if it.method == "POST" and it.path.endswith(INVOKE)]
-
-    def invoked(self) -> Mapping[str, Any]:
-        """The members of the first invocation. Raises UnfitError without one."""
-        self.must(bool(self.invocations), "An invocation of the tool.")
-        found = self.invocations[0].document
-        self.must(isinstance(found, dict), "An invocation that is a JSON object.")
-        members: Mapping[str, Any] = found
-        return members
-
-    def statuses(self, name: str) -> list[int | None]:
-        """How the callbacks of a name were answered."""
-        return [each.status for each in self.deliveries if each.name == name]
-
-    def must_return(self, text: str) -> None:
-        """Raises UnfitError unless it printed a result."""
-        self.must(self.exit_code == 0, "Exit code 0 after a call that has a result.")
-        self.must(text in self.stdout, f"The text {text!r} on the standard output.")
-
-    def must_invoke_once(self) -> None:
-        """Raises UnfitError unless it sent exactly one invocation."""
-        self.invoked()
-        self.must(len(self.invocations) == 1, f"One invocation, not {len(self.invocations)}.")
 
 
 class RapRuntime(Runs[Seen]):
@@ -110,9 +43,10 @@ class RapRuntime(Runs[Seen]):
                 "scenario": name,
                 "call_id": str(uuid.uuid4()),
             }
-            code, stdout, stderr = await self.start(words)
+            code, stdout, stderr = await self.start(words, interruption=script.interruption)
+            ended_s = monotonic()
             deliveries = await script.finish()
-            return Seen(script.scenario, code, stdout, stderr, tuple(server.requests), deliveries)
+            return Seen(script.scenario, code, stdout, stderr, tuple(server.requests), deliveries, ended_s)
         finally:
             await server.aclose()
 
@@ -121,23 +55,31 @@ class RapRuntime(Runs[Seen]):
 async def rap_runtime(command: Sequence[str], *, limit_s: float = LIMIT_S) -> AsyncIterator[RapRuntime]:
     """The runtime that a command starts. Raises ValueError if there is no such program."""
     runtime = RapRuntime(command, limit_s=limit_s)
-    try:
-        yield runtime
-    finally:
-        await runtime.aclose()
+    with interruptible():
+        try:
+            yield runtime
+        finally:
+            await runtime.aclose()
 
 
 class Script:
-    """Plays a scenario: answers requests, and posts callbacks. `url` is the URL that the runtime is given."""
+    """Plays a scenario: answers requests, and posts callbacks.
+
+    `url` is the URL that the runtime is given; `interruption` is set when the command is to be interrupted.
+    """
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.url = ""
-        self._calls = 0
+        self.interruption = asyncio.Event()
+        self._call: Call | None = None
+        self._has_cancelled = False
         self._deliveries: list[Delivery] = []
         self._tasks: set[asyncio.Task[None]] = set()
 
     def answer(self, request: Request) -> Reply:
+        if request.path.endswith((CANCEL, CLOSE)):
+            return self._note(request)
         before = self.scenario.path.rstrip("/")
         match request.method, request.path.removeprefix(before):
             case "GET", "/.well-known/rap-toolset" if request.path.startswith(before):
@@ -145,7 +87,7 @@ class Script:
                 return Reply(200, JSON, json.dumps(toolset).encode())
             case "POST", "/kit/invoke" if isinstance(request.document, dict):
                 return self._invoke(request.document)
-            case "POST", "/choice" | "/cancel_tool_call" | "/close_thread":
+            case "POST", "/choice":
                 return Reply(200)
         return Reply(404)
 
@@ -161,13 +103,29 @@ class Script:
         return self.url.rstrip("/")
 
     def _invoke(self, members: Mapping[str, Any]) -> Reply:
-        self._calls += 1
-        call = Call(self._calls, members, self._base)
-        task = asyncio.create_task(self._deliver(str(members.get("callback_url")), self.scenario.posts(call)))
-        self._tasks.add(task)
-        return self.scenario.on_call(self._calls)
+        number = 1 if self._call is None else self._call.number + 1
+        self._call = call = Call(number, members, self._base)
+        self._start(self._deliver(call, self.scenario.posts(call)))
+        if number == 1 and self.scenario.interrupt_s is not None:
+            self._start(self._interrupt(self.scenario.interrupt_s))
+        return self.scenario.on_call(number)
 
-    async def _deliver(self, url: str, posts: Sequence[Post]) -> None:
+    def _note(self, request: Request) -> Reply:
+        """Answers a cancellation or the closure of a thread, also below a wrong URL, which a check of its own finds."""
+        if request.path.endswith(CANCEL) and self._call is not None and not self._has_cancelled:
+            self._has_cancelled = True
+            self._start(self._deliver(self._call, self.scenario.after_cancel(self._call)))
+        return self.scenario.on_notice
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.add(asyncio.create_task(work))
+
+    async def _interrupt(self, after_s: float) -> None:
+        await asyncio.sleep(after_s)
+        self.interruption.set()
+
+    async def _deliver(self, call: Call, posts: Sequence[Post]) -> None:
+        url = str(call.members.get("callback_url"))
         async with httpx.AsyncClient(timeout=ANSWER_S, trust_env=False) as http:
             for post in posts:
                 await asyncio.sleep(post.after_s)
