@@ -15,7 +15,7 @@ from gateway.conformance.rap import (
 )
 from gateway.conformance.rap.common import NOWHERE
 from gateway.conformance.rap.invocation import Waits
-from gateway.conformance.rap.server import rap_subject
+from gateway.conformance.rap.subject import rap_subject
 
 __all__ = ["NOWHERE", "Waits", "rap_checks", "rap_subject"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -50,6 +51,31 @@ class Invocation(Struct):
         """Whether a result is due: real callers take each 2xx for an acknowledgement."""
         return self.ack is not None and 200 <= self.ack.status < 300
 
+    @property
+    def goes_on(self) -> bool:
+        """Whether it still waits for somebody, or has a subscription that has not ended."""
+        results = self.inbox.of("tool_result")
+        if not results:
+            return self.is_accepted
+        is_subscription = any(each.document.get("subscription") is True for each in results)
+        events = self.inbox.of("subscription_event")
+        return is_subscription and not any(each.document.get("final") is True for each in events)
+
+    def members(self, operation: Any, arguments: Any, context: Mapping[str, Any]) -> dict[str, Any]:
+        """The request, with all that the gateway sends (Tool Invocation, Request)."""
+        found: dict[str, Any] = {
+            "operation": operation,
+            "arguments": arguments,
+            "id": self.id,
+            "call_id": self.call_id,
+            "callback_url": self.inbox.url,
+            "group_id": self.group_id,
+            "user_id": context.get("user_id"),
+        }
+        if "thread_ancestors" in context:
+            found["thread_ancestors"] = context["thread_ancestors"]
+        return found
+
     def acknowledgement(self) -> Answer:
         """Raises UnfitError if there is none."""
         if self.ack is None:
@@ -84,6 +110,14 @@ def text_of(result: Callback) -> str:
     if isinstance(content, list) and content:
         return "\n".join(str(it.get("text", "")) for it in content if isinstance(it, dict) and it.get("type") == "text")
     return str(document.get("text", ""))
+
+
+def default_of(question: Callback) -> int:
+    """The choice to make where there is no preference; the first one if the question has no valid default."""
+    choices, default = question.document.get("choices"), question.document.get("default")
+    if type(default) is int and isinstance(choices, list) and 0 <= default < len(choices):
+        return default
+    return 0
 
 
 def is_url(value: Any) -> bool:

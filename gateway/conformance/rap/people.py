@@ -5,9 +5,9 @@ from __future__ import annotations
 import httpx
 
 from gateway.conformance.checks import SkippedError
-from gateway.conformance.rap.invocation import is_url
+from gateway.conformance.rap.invocation import default_of, is_url
 from gateway.conformance.rap.registry import MUST, Registry
-from gateway.conformance.rap.server import RapServer, default_of
+from gateway.conformance.rap.server import RapServer
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 

@@ -6,16 +6,23 @@ import asyncio
 import json
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-import httpx
-
-from gateway.conformance.callbacks import Address, Callback, Receiver, Reply, accept, receiving
+from gateway.conformance.callbacks import Callback, Receiver, Reply, accept
 from gateway.conformance.checks import NEEDS_CALL, SkippedError, UnfitError
 from gateway.conformance.http import Answer, Client
-from gateway.conformance.rap.invocation import CANCEL, CLOSE, OUTCOMES, TOOLSET, Invocation, Waits, is_url, origin
+from gateway.conformance.rap.invocation import (
+    CANCEL,
+    CLOSE,
+    OUTCOMES,
+    TOOLSET,
+    Invocation,
+    Waits,
+    default_of,
+    is_url,
+    origin,
+)
 from gateway.conformance.rest import JSON, ToolCall
 from gateway.conformance.samples import sample
 
@@ -118,18 +125,7 @@ class RapServer:
         """
         given = context or {}
         invocation = self.open_call(call_id, given.get("group_id"), reply)
-        body: dict[str, Any] = {
-            "operation": operation,
-            "arguments": arguments,
-            "id": invocation.id,
-            "call_id": call_id,
-            "callback_url": invocation.inbox.url,
-            "group_id": invocation.group_id,
-            "user_id": given.get("user_id"),
-        }
-        if "thread_ancestors" in given:
-            body["thread_ancestors"] = given["thread_ancestors"]
-        body |= members or {}
+        body = {**invocation.members(operation, arguments, given), **(members or {})}
         data = json.dumps({name: value for name, value in body.items() if name not in without}).encode()
         invocation.sent_s = time.monotonic()
         try:
@@ -271,7 +267,7 @@ class RapServer:
 
     async def _cancel_what_goes_on(self, invocations: Sequence[Invocation]) -> None:
         """Cancels subscriptions, and calls that wait for somebody; what comes from then on comes too late."""
-        going_on = [invocation for invocation in invocations if _goes_on(invocation)]
+        going_on = [invocation for invocation in invocations if invocation.goes_on]
         for invocation in going_on:
             try:
                 await self.cancel(invocation.group_id, invocation.id)
@@ -294,51 +290,3 @@ class RapServer:
     async def notice(self, path: str, body: Any, **more: Any) -> Answer:
         """Sends a notice, below the URL of the server and not of the endpoint."""
         return await self.client.send("POST", path, body=json.dumps(body).encode(), headers=JSON, **more)
-
-
-def default_of(question: Callback) -> int:
-    """The choice to make where there is no preference; the first one if the question has no valid default."""
-    choices, default = question.document.get("choices"), question.document.get("default")
-    if type(default) is int and isinstance(choices, list) and 0 <= default < len(choices):
-        return default
-    return 0
-
-
-def _goes_on(invocation: Invocation) -> bool:
-    """Whether a call still waits for somebody, or has a subscription that has not ended."""
-    results = invocation.inbox.of("tool_result")
-    if not results:
-        return invocation.is_accepted
-    is_subscription = any(each.document.get("subscription") is True for each in results)
-    return is_subscription and not any(
-        each.document.get("final") is True for each in invocation.inbox.of("subscription_event")
-    )
-
-
-@asynccontextmanager
-async def rap_subject(
-    url: str,
-    headers: Mapping[str, str],
-    calls: Sequence[ToolCall],
-    waits: Waits | None = None,
-    transport: httpx.AsyncBaseTransport | None = None,
-    *,
-    address: Address | None = None,
-    tell: Callable[[str], None] = lambda sentence: None,
-) -> AsyncIterator[RapServer]:
-    """The server at a URL, with a receiver of its callbacks at an address.
-
-    `headers` hold the credentials, if there are any; `transport` may carry requests in another way. `tell` shows a
-    sentence to the person who runs the checks. Raises OSError if callbacks cannot be received there.
-    """
-    client = Client(url, headers, transport)
-    try:
-        async with receiving(address) as receiver:
-            has_credential = bool(headers)
-            server = RapServer(client, calls, receiver, waits or Waits(), has_credential=has_credential, tell=tell)
-            try:
-                yield server
-            finally:
-                await server.aclose()
-    finally:
-        await client.aclose()
