@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from gateway.conformance.clients.rap.registry import GOOD, MUST, SHOULD, Registry
 from gateway.conformance.clients.rap.scenarios import AUTH_URL, CHOICES, FAILURE, OTHER, RESULT
 from gateway.conformance.clients.rap.seen import CHOICE, Seen
+from gateway.conformance.clients.scenario_checks import GOOD, MUST, SHOULD, Registry
 
 RESULT_PAGE = "Tool result"
 SECRET = re.compile(r"[A-Za-z0-9_~-]{16,}")  # 16 characters of base64 have 96 bits
 
-check = Registry()
+check = Registry("RAPC", "RAP")
 
 
 @check(
@@ -19,7 +19,7 @@ check = Registry()
     MUST,
     "The result of a call is returned",
     "plain",
-    page=RESULT_PAGE,
+    section=RESULT_PAGE,
     remedy="Print the text of the result, and exit with 0.",
 )
 def result_is_returned(plain: Seen) -> None:
@@ -31,7 +31,7 @@ def result_is_returned(plain: Seen) -> None:
     SHOULD,
     "A callback is answered with 200",
     "plain",
-    page="Transport",
+    section="Transport",
     remedy="Respond with 200 as soon as the message is validated: tools may not retry.",
 )
 def callback_is_answered(plain: Seen) -> None:
@@ -44,7 +44,7 @@ def callback_is_answered(plain: Seen) -> None:
     "A callback URL cannot be guessed",
     "plain",
     "again",
-    page="Transport, callback URLs",
+    section="Transport, callback URLs",
     remedy="Put at least 128 random bits into its path or query, for each call.",
 )
 def url_is_secret(plain: Seen, again: Seen) -> None:
@@ -58,7 +58,7 @@ def url_is_secret(plain: Seen, again: Seen) -> None:
     GOOD,
     "A wrong callback URL is refused with 4xx",
     "guessed",
-    page="Transport, callback URLs",
+    section="Transport, callback URLs",
     remedy="Respond with 404 to a path that you have not given out.",
 )
 def wrong_url(guessed: Seen) -> None:
@@ -74,7 +74,7 @@ def wrong_url(guessed: Seen) -> None:
     "A result for another call is discarded",
     "foreign-id",
     "foreign-group",
-    page=RESULT_PAGE,
+    section=RESULT_PAGE,
     remedy="Accept a result only if both id and group_id are those of a pending call.",
 )
 def foreign_results(foreign_id: Seen, foreign_group: Seen) -> None:
@@ -88,7 +88,7 @@ def foreign_results(foreign_id: Seen, foreign_group: Seen) -> None:
     MUST,
     "A result that arrives before the acknowledgement is accepted",
     "early",
-    page="Lifecycle",
+    section="Lifecycle",
     remedy="Register the call before you send it.",
 )
 def early_result(early: Seen) -> None:
@@ -100,7 +100,7 @@ def early_result(early: Seen) -> None:
     MUST,
     "A call has one result: the first",
     "twice",
-    page="Tool result, Lifecycle",
+    section="Tool result, Lifecycle",
     remedy="Discard later results for the same id.",
 )
 def first_result_wins(twice: Seen) -> None:
@@ -114,7 +114,7 @@ def first_result_wins(twice: Seen) -> None:
     MUST,
     "`content` takes precedence over `text`",
     "content",
-    page=RESULT_PAGE,
+    section=RESULT_PAGE,
     remedy="Read the items in `content` if there are any.",
 )
 def content_wins(content: Seen) -> None:
@@ -127,7 +127,7 @@ def content_wins(content: Seen) -> None:
     MUST,
     "A `view_update` does not complete a call",
     "view",
-    page="View updates",
+    section="View updates",
     remedy="Respond with 200, and wait for the result.",
 )
 def view_update(view: Seen) -> None:
@@ -139,7 +139,7 @@ def view_update(view: Seen) -> None:
     SHOULD,
     "A message of an unknown type is refused with 4xx",
     "unknown-type",
-    page="Transport",
+    section="Transport",
     remedy="Validate each message, and respond with 400 to one that is not valid.",
 )
 def unknown_type(unknown: Seen) -> None:
@@ -153,7 +153,7 @@ def unknown_type(unknown: Seen) -> None:
     MUST,
     "A message of an unknown type does not complete a call",
     "unknown-type",
-    page="Transport",
+    section="Transport",
     remedy="Wait for the result.",
 )
 def unknown_type_completes_nothing(unknown: Seen) -> None:
@@ -165,7 +165,7 @@ def unknown_type_completes_nothing(unknown: Seen) -> None:
     SHOULD,
     "The text of a failure is shown",
     "failed",
-    page=RESULT_PAGE,
+    section=RESULT_PAGE,
     remedy="Print it: models correct their calls by it.",
 )
 def failure_is_shown(failed: Seen) -> None:
@@ -177,7 +177,7 @@ def failure_is_shown(failed: Seen) -> None:
     MUST,
     "The URL of an `oauth` message is shown",
     "oauth",
-    page="OAuth",
+    section="OAuth",
     remedy="Show auth_url to the user.",
 )
 def consent_is_shown(oauth: Seen) -> None:
@@ -189,7 +189,7 @@ def consent_is_shown(oauth: Seen) -> None:
     MUST,
     "A call that waits for consent is not invoked again",
     "oauth",
-    page="OAuth",
+    section="OAuth",
     remedy="Keep the call pending: the tool continues by itself.",
 )
 def consent_keeps_call(oauth: Seen) -> None:
@@ -201,7 +201,7 @@ def consent_keeps_call(oauth: Seen) -> None:
     MUST,
     "A `user_choice` is answered at its `response_url`",
     "choice",
-    page="User choice",
+    section="User choice",
     remedy="POST the id of the call and the selected index; if nobody chooses, the default.",
 )
 def choice_is_answered(choice: Seen) -> None:

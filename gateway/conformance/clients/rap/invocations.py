@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 
-from gateway.conformance.clients.rap.registry import GOOD, MUST, SHOULD, Registry
 from gateway.conformance.clients.rap.scenarios import INPUT, RESULT, TOOL
 from gateway.conformance.clients.rap.seen import TOOLSET, Seen
+from gateway.conformance.clients.scenario_checks import GOOD, MUST, SHOULD, Registry
 from gateway.conformance.clients.seen import are_same
 
-check = Registry()
+check = Registry("RAPC", "RAP")
 
 
 @check(
@@ -17,7 +17,7 @@ check = Registry()
     MUST,
     "The toolset is read from `/.well-known/rap-toolset`",
     "plain",
-    page="Toolsets",
+    section="Toolsets",
     remedy="GET the toolset before the first invocation.",
 )
 def reads_toolset(plain: Seen) -> None:
@@ -30,7 +30,7 @@ def reads_toolset(plain: Seen) -> None:
     MUST,
     "The base URL may have a path and a trailing slash",
     "prefixed",
-    page="Toolsets",
+    section="Toolsets",
     remedy=f"Strip the trailing slash from the base URL, then append {TOOLSET}.",
 )
 def keeps_path(prefixed: Seen) -> None:
@@ -43,7 +43,7 @@ def keeps_path(prefixed: Seen) -> None:
     MUST,
     "A toolset that fails validation offers no tools",
     "unfit-toolset",
-    page="Toolsets, Validation",
+    section="Toolsets, Validation",
     remedy="Reject the whole toolset if one of its tools lacks a description.",
 )
 def rejects_toolset(unfit: Seen) -> None:
@@ -56,7 +56,7 @@ def rejects_toolset(unfit: Seen) -> None:
     MUST,
     "An invocation is a POST of JSON to `endpoint`, with every required member",
     "plain",
-    page="Tool invocation",
+    section="Tool invocation",
     remedy="Send operation, arguments, id, callback_url and group_id, with the content type application/json.",
 )
 def invokes(plain: Seen) -> None:
@@ -76,7 +76,7 @@ def invokes(plain: Seen) -> None:
     MUST,
     "The arguments are sent unchanged",
     "plain",
-    page="Tool invocation",
+    section="Tool invocation",
     remedy="Send the arguments as an object in `arguments`, and add nothing to them.",
 )
 def sends_arguments(plain: Seen) -> None:
@@ -89,7 +89,7 @@ def sends_arguments(plain: Seen) -> None:
     "Different calls have different ids",
     "plain",
     "again",
-    page="Tool invocation",
+    section="Tool invocation",
     remedy="Generate a new id for each call, such as a UUID.",
 )
 def ids_differ(plain: Seen, again: Seen) -> None:
@@ -102,7 +102,7 @@ def ids_differ(plain: Seen, again: Seen) -> None:
     MUST,
     "A call that is refused with 4xx is not retried, and fails",
     "refused",
-    page="Transport",
+    section="Transport",
     remedy="Report the failure to the caller.",
 )
 def refusal_is_final(refused: Seen) -> None:
@@ -115,7 +115,7 @@ def refusal_is_final(refused: Seen) -> None:
     SHOULD,
     "A call of an idempotent tool that is refused with 5xx is retried",
     "busy",
-    page="Transport",
+    section="Transport",
     remedy="Retry after a pause, which grows from attempt to attempt.",
 )
 def retries(busy: Seen) -> None:
@@ -128,7 +128,7 @@ def retries(busy: Seen) -> None:
     GOOD,
     "A call whose acknowledgement was lost is retried only under its id",
     "lost-ack",
-    page="Tool invocation",
+    section="Tool invocation",
     remedy="Wait for the callback, or send the same body again: under another id the tool runs a second time.",
 )
 def retries_keep_id(lost: Seen) -> None:
@@ -141,7 +141,7 @@ def retries_keep_id(lost: Seen) -> None:
     MUST,
     "A slow call is not invoked again",
     "late",
-    page="Lifecycle",
+    section="Lifecycle",
     remedy="Wait for the callback: tools may take as long as they need.",
 )
 def waits(late: Seen) -> None:

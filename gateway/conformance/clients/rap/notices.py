@@ -6,15 +6,15 @@ The runtime is interrupted while a tool works. Whether it ever closes a thread i
 from __future__ import annotations
 
 from gateway.conformance.checks import SECRET_HEADERS, SkippedError
-from gateway.conformance.clients.rap.registry import MUST, SHOULD, Registry
 from gateway.conformance.clients.rap.scenarios import HELD_S, LATE_S, RESULT
 from gateway.conformance.clients.rap.seen import CANCEL, CLOSE, Seen
+from gateway.conformance.clients.scenario_checks import MUST, SHOULD, Registry
 from gateway.conformance.clients.scripted import Request
 
 PAGE = "Tool cancellation"
 CLOSURE_PAGE = "Thread closure"
 
-check = Registry()
+check = Registry("RAPC", "RAP")
 
 
 @check(
@@ -22,7 +22,7 @@ check = Registry()
     SHOULD,
     "A call that is interrupted is cancelled",
     "interrupted",
-    page=PAGE,
+    section=PAGE,
     remedy=f"On SIGINT, POST {CANCEL} below the base URL of the tool server, then exit.",
 )
 def interrupted_call_is_cancelled(interrupted: Seen) -> None:
@@ -35,7 +35,7 @@ def interrupted_call_is_cancelled(interrupted: Seen) -> None:
     MUST,
     "A cancellation is a POST of JSON with both ids of the call",
     "interrupted",
-    page=PAGE,
+    section=PAGE,
     remedy="Send `group_id` of the invocation as `thread_id` and its `id` as `tool_call_id`, as application/json.",
 )
 def cancellation_names_call(interrupted: Seen) -> None:
@@ -50,7 +50,7 @@ def cancellation_names_call(interrupted: Seen) -> None:
     MUST,
     "A cancellation is sent below the base URL of the tool server",
     "interrupted",
-    page=PAGE,
+    section=PAGE,
     remedy=f"Append {CANCEL} to the URL to which you append the path of the toolset; `endpoint` is another URL.",
 )
 def cancellation_is_below_base(interrupted: Seen) -> None:
@@ -63,7 +63,7 @@ def cancellation_is_below_base(interrupted: Seen) -> None:
     MUST,
     "A notice that is refused is not sent again",
     "notice-refused",
-    page=f"{PAGE}, {CLOSURE_PAGE}",
+    section=f"{PAGE}, {CLOSURE_PAGE}",
     remedy="Send each notice once, and do not look at the status.",
 )
 def notices_are_not_retried(refused: Seen) -> None:
@@ -77,7 +77,7 @@ def notices_are_not_retried(refused: Seen) -> None:
     MUST,
     "The end of a cancelled call does not wait for the answer to the notice",
     "notice-held",
-    page=PAGE,
+    section=PAGE,
     remedy="Send the notice in the background; before you exit, wait a second at most.",
 )
 def notices_do_not_block(held: Seen) -> None:
@@ -90,7 +90,7 @@ def notices_do_not_block(held: Seen) -> None:
     MUST,
     "Notices have the credentials of invocations",
     "interrupted",
-    page=f"{PAGE}, {CLOSURE_PAGE}, Security considerations",
+    section=f"{PAGE}, {CLOSURE_PAGE}, Security considerations",
     remedy="Authenticate both kinds of notices as you authenticate invocations: tool servers refuse them otherwise.",
 )
 def notices_are_authenticated(interrupted: Seen) -> None:
@@ -111,7 +111,7 @@ def notices_are_authenticated(interrupted: Seen) -> None:
     MUST,
     "A cancelled call is not invoked again",
     "interrupted",
-    page=PAGE,
+    section=PAGE,
     remedy="Retry nothing after the cancellation.",
 )
 def cancelled_call_stays_cancelled(interrupted: Seen) -> None:
@@ -124,7 +124,7 @@ def cancelled_call_stays_cancelled(interrupted: Seen) -> None:
     MUST,
     "A result that arrives after the cancellation does no harm",
     "interrupted",
-    page=PAGE,
+    section=PAGE,
     remedy="Answer it with 200 for as long as you receive callbacks: result and cancellation may cross.",
 )
 def late_result_does_no_harm(interrupted: Seen) -> None:
@@ -139,7 +139,7 @@ def late_result_does_no_harm(interrupted: Seen) -> None:
     SHOULD,
     "A result that arrives after the cancellation is discarded",
     "interrupted",
-    page=PAGE,
+    section=PAGE,
     remedy="Print nothing of a call that was reported as cancelled.",
 )
 def late_result_is_discarded(interrupted: Seen) -> None:
@@ -152,7 +152,7 @@ def late_result_is_discarded(interrupted: Seen) -> None:
     MUST,
     "The closure of a thread is a POST of JSON with its `thread_id`, below the base URL of the tool server",
     "prefixed",
-    page=CLOSURE_PAGE,
+    section=CLOSURE_PAGE,
     remedy=f"POST `group_id` of the invocations as `thread_id` to {CLOSE}, which is appended to the base URL.",
 )
 def closure_names_thread(prefixed: Seen) -> None:
@@ -168,7 +168,7 @@ def closure_names_thread(prefixed: Seen) -> None:
     MUST,
     "A thread is not closed while a call in it is pending",
     "late",
-    page=CLOSURE_PAGE,
+    section=CLOSURE_PAGE,
     remedy="Close the thread after the result of its last call: tool servers free what the thread uses.",
 )
 def closure_is_last(late: Seen) -> None:

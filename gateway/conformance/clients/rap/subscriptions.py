@@ -5,13 +5,13 @@ A runtime may return the confirmation at once, or read events until the last one
 
 from __future__ import annotations
 
-from gateway.conformance.clients.rap.registry import GOOD, MUST, SHOULD, Registry
 from gateway.conformance.clients.rap.scenarios import OTHER, RESULT
 from gateway.conformance.clients.rap.seen import Seen
+from gateway.conformance.clients.scenario_checks import GOOD, MUST, SHOULD, Registry
 
 PAGE = "Subscription events"
 
-check = Registry()
+check = Registry("RAPC", "RAP")
 
 
 @check(
@@ -19,7 +19,7 @@ check = Registry()
     MUST,
     "The confirmation of a subscription is the result of its call",
     "ended",
-    page=PAGE,
+    section=PAGE,
     remedy="Print the text of the result that has `subscription: true`; events may follow it.",
 )
 def confirmation_is_returned(ended: Seen) -> None:
@@ -31,7 +31,7 @@ def confirmation_is_returned(ended: Seen) -> None:
     MUST,
     "An event does not complete a call",
     "early-event",
-    page=PAGE,
+    section=PAGE,
     remedy="Wait for the result: the first event may arrive before the confirmation.",
 )
 def event_completes_nothing(early: Seen) -> None:
@@ -43,7 +43,7 @@ def event_completes_nothing(early: Seen) -> None:
     GOOD,
     "An event that arrives before the confirmation is answered with 200",
     "early-event",
-    page=PAGE,
+    section=PAGE,
     remedy="Find the call by `tool_call_id`, which events have in place of `id`: tools do not repeat refused events.",
 )
 def early_event_is_taken(early: Seen) -> None:
@@ -56,7 +56,7 @@ def early_event_is_taken(early: Seen) -> None:
     "An event without an active subscription is discarded",
     "foreign-event",
     "ended",
-    page=f"{PAGE}, Security considerations",
+    section=f"{PAGE}, Security considerations",
     remedy="Take events only if tool_call_id and group_id are those of a subscription, and none after the final one.",
 )
 def events_without_subscription(foreign: Seen, ended: Seen) -> None:
@@ -69,7 +69,7 @@ def events_without_subscription(foreign: Seen, ended: Seen) -> None:
     SHOULD,
     "A subscription that is still active is cancelled before the runtime ends",
     "subscription",
-    page=f"{PAGE}, Automatic cancellation",
+    section=f"{PAGE}, Automatic cancellation",
     remedy="POST a cancellation before you exit: nobody receives the later events.",
 )
 def subscription_is_cancelled(subscription: Seen) -> None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from gateway.conformance.checks import SkippedError
-from gateway.conformance.clients.rcrt.registry import GOOD, MUST, SHOULD, Registry
 from gateway.conformance.clients.rcrt.scenarios import RESULT
 from gateway.conformance.clients.rcrt.seen import Seen
+from gateway.conformance.clients.scenario_checks import GOOD, MUST, SHOULD, Registry
 from gateway.conformance.rcrt.registry import OPENAPI, RUNNER
 
 CREATE = f"{OPENAPI}: POST /breadcrumbs"
 KEY = f"{CREATE}, Idempotency-Key"
 
-check = Registry()
+check = Registry("RCRTC")
 
 
 @check(

@@ -9,9 +9,9 @@ from time import monotonic
 from typing import Any
 
 from gateway.conformance.clients.rcrt.breadcrumbs import is_draft, is_json
-from gateway.conformance.clients.rcrt.registry import GOOD, MUST, Registry
 from gateway.conformance.clients.rcrt.scenarios import INPUT, TOOL
 from gateway.conformance.clients.rcrt.seen import Seen
+from gateway.conformance.clients.scenario_checks import GOOD, MUST, Registry
 from gateway.conformance.clients.seen import are_same
 from gateway.conformance.rcrt.messages import REQUEST
 from gateway.conformance.rcrt.registry import OPENAPI, RUNNER, SERVER
@@ -22,7 +22,7 @@ CREATE = f"{OPENAPI}: POST /breadcrumbs"
 ID_PART = re.compile(r"[A-Za-z0-9]+")
 RANDOM_CHARACTERS = 12  # of an id, which other ids lack: 48 bits in hexadecimal
 
-check = Registry()
+check = Registry("RCRTC")
 
 
 @check(

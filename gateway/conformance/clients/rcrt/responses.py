@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from gateway.conformance.clients.rcrt.registry import GOOD, MUST, SHOULD, Registry
 from gateway.conformance.clients.rcrt.scenarios import FAILURE, ITEMS, OUTPUT, RESULT
 from gateway.conformance.clients.rcrt.seen import Seen
+from gateway.conformance.clients.scenario_checks import GOOD, MUST, SHOULD, Registry
 from gateway.conformance.rcrt.messages import RESPONSE
 from gateway.conformance.rcrt.registry import RUNNER, STANDARD, TOOLS
 
 FORM = f"{STANDARD}: {RESPONSE}"
 DISPATCH = f"{RUNNER}: dispatchEventToTool"
 
-check = Registry()
+check = Registry("RCRTC")
 
 
 @check(

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from gateway.conformance.clients.rcrt.registry import GOOD, MUST, SHOULD, Registry
 from gateway.conformance.clients.rcrt.seen import Seen
+from gateway.conformance.clients.scenario_checks import GOOD, MUST, SHOULD, Registry
 from gateway.conformance.rcrt.registry import OPENAPI, SERVER
 
 STREAM = f"{SERVER}: sse_stream"
 LIST = f"{OPENAPI}: GET /breadcrumbs"
 
-check = Registry()
+check = Registry("RCRTC")
 
 
 @check(

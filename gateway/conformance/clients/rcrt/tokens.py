@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from gateway.conformance.clients.rcrt.breadcrumbs import is_uuid, token_in
-from gateway.conformance.clients.rcrt.registry import MUST, SHOULD, Registry
 from gateway.conformance.clients.rcrt.seen import Seen
+from gateway.conformance.clients.scenario_checks import MUST, SHOULD, Registry
 from gateway.conformance.rcrt.registry import SERVER
 
 ISSUE = f"{SERVER}: generate_jwt_token"
 AUTH = f"{SERVER}: AuthContext"
 CREATING = {"emitter", "curator"}
 
-check = Registry()
+check = Registry("RCRTC")
 
 
 @check(
