@@ -121,6 +121,7 @@ async def test_a_proxy_before_the_receiver_may_strip_a_path() -> None:
     assert "RAP-039" in reasons(report, Status.PASSED)
 
 
+@pytest.mark.planted
 async def test_calls_that_outlast_a_check_are_not_made_again() -> None:
     async with faulty_rap("slow") as server:
         report = await judged(server.url, TOKEN, CALLS[:1] * 3, BRIEF, limit_s=0.8)
