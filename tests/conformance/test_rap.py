@@ -104,6 +104,7 @@ async def test_without_a_call_no_tool_runs_that_is_not_declared_to_read() -> Non
     assert reasons(report, Status.SKIPPED)["RAP-020"] == NEEDS_CALL
 
 
+@pytest.mark.planted
 @pytest.mark.parametrize("unusual", ["updates", "asks"])
 async def test_what_is_unusual_and_no_fault_passes(unusual: str) -> None:
     async with faulty_rap(unusual) as server:

@@ -30,6 +30,7 @@ def ids(report: Report, status: Status) -> set[str]:
 
 
 @pytest.mark.anyio
+@pytest.mark.planted
 async def test_the_demonstration_server_passes_whole() -> None:
     async with demo_server("rcrt") as demo:
         report = await judged(demo.url, ECHO)
@@ -38,6 +39,7 @@ async def test_the_demonstration_server_passes_whole() -> None:
 
 
 @pytest.mark.anyio
+@pytest.mark.planted
 async def test_without_a_call_no_tool_runs() -> None:
     async with demo_server("rcrt") as demo:
         report = await judged(demo.url, limits=Limits(quiet_s=0.2))
