@@ -36,7 +36,8 @@ FORMATS = ("text", "json", "junit", "markdown")
 TOKEN = "CONFORMANCE_TOKEN"  # noqa: S105 - the name of a variable; that of callers is for their own gateway
 MCP = "mcp"
 CONSENT_S = 120.0
-OF_SERVERS: Mapping[str, Any] = {"call": [], "context": {}, "token": None}  # with what they hold if nobody gives them
+# Options that have an effect on some subjects only, each with its value where it is not given.
+OF_SERVERS: Mapping[str, Any] = {"call": [], "context": {}, "token": None}
 OF_RCRT: Mapping[str, Any] = {"owner_id": None, "agent_id": None}
 OF_RAP: Mapping[str, Any] = {
     "callback_host": "127.0.0.1",
@@ -228,14 +229,14 @@ def _run_suite_of_mcp(arguments: argparse.Namespace) -> int:
 
 
 def _words_for_suite(arguments: argparse.Namespace) -> list[str]:
-    """What the official suite is told; --only names a scenario of it. Raises CommandError."""
+    """The arguments of the official suite; --only names one of its scenarios. Raises CommandError."""
     is_client = arguments.kind == "client"
     subject = ["--command", shlex.join(arguments.command)] if is_client else ["--url", arguments.subject]
     if not subject[1]:
         raise CommandError(USAGE, "The URL of the MCP server is missing, or the command of the client after --.")
     if len(arguments.only) > 1:
         raise CommandError(USAGE, "The official suite of MCP takes one --only, the name of a scenario.")
-    every = ["--suite", "core"] if is_client else []  # of servers it makes all scenarios by itself
+    every = ["--suite", "core"] if is_client else []  # for servers, the suite runs all scenarios without it
     chosen = ["--scenario", *arguments.only] if arguments.only else every
     return [arguments.kind, *subject, *chosen]
 

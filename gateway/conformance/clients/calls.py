@@ -44,8 +44,8 @@ def calls(plain: Seen) -> None:
 )
 def content_type(plain: Seen) -> None:
     plain.called()
-    named = plain.calls[0].headers.get("content-type", "").partition(";")[0].strip()
-    plain.must(named.lower() == "application/json", f"The content type application/json, not {named!r}.")
+    named = plain.calls[0].content_type
+    plain.must(named == "application/json", f"The content type application/json, not {named!r}.")
 
 
 @check(

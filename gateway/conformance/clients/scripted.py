@@ -47,6 +47,11 @@ class Request(Struct, frozen=True):
         return unquote(self.target.partition("?")[0])
 
     @property
+    def content_type(self) -> str:
+        """In lower case, without parameters; empty if there is none."""
+        return self.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+    @property
     def document(self) -> Any:
         """The body as JSON; None if it is none."""
         try:

@@ -96,7 +96,7 @@ class Seen(Struct, frozen=True):
     def must_post_json(self, request: Request) -> Mapping[str, Any]:
         """The members of a JSON object that was posted. Raises UnfitError."""
         self.must(request.method == "POST", f"The method POST, not {request.method}.")
-        named = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        named = request.content_type
         self.must(named == "application/json", f"The content type application/json, not {named!r}.")
         found = request.document
         self.must(isinstance(found, dict), "A JSON object.")

@@ -63,7 +63,7 @@ def token_in(request: Request) -> str:
 
 def is_json(request: Request) -> bool:
     """Whether the body of a request is declared as JSON."""
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower() == "application/json"
+    return request.content_type == "application/json"
 
 
 def now() -> str:
