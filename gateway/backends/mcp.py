@@ -25,6 +25,7 @@ from gateway.backends.mcp_tasks import McpTasks, Waiting
 from gateway.backends.server import BackendContext, Server
 from gateway.dialects import mcp_responses, mcp_results, mcp_server, mcp_server_tasks, replies
 from gateway.dialects.mcp_listings import read_tools
+from gateway.dialects.mcp_responses import Denial
 from gateway.dialects.mcp_results import RpcFailure
 from gateway.dialects.mcp_server import Agreed, Mirrored
 from gateway.errors import ErrorCode, GatewayError, unavailable
@@ -36,6 +37,11 @@ from gateway.wire import Answer, WireRequest
 
 CALL = WireRequest(method=b"POST", path="")  # stands for one that `_send` makes
 NOTHING_LENT = CallContext()
+LISTER = "anonymous"  # the principal whose session lists are asked for in
+
+
+class _DeniedError(Exception):
+    """The server does not know the session in which it was asked for a list."""
 
 
 class McpBackend:
@@ -129,16 +135,21 @@ class McpBackend:
     # Calls.
 
     async def _send(self, lease: Lease[Server], request: WireRequest, invocation: Invocation, deadline: float) -> Reply:
-        """Sends a call in the session of its principal; once more if the server provably did not know the session."""
+        """Sends a call in the session of its principal.
+
+        If the server denies the session, the next call has a new one; so has this one if nothing provably has run, or
+        if it may run twice.
+        """
         server, principal = lease.replica.target, invocation.principal
-        for _ in range(2):
+        for is_second in (False, True):
             session = self._sessions.known(server, principal) or await self._agree(server, principal, deadline)
             session.calls += 1
             try:
                 reply = await self._call(server, session.agreed, invocation, deadline)
             finally:
                 session.calls -= 1
-            if reply.status not in (400, 404) or not self._is_lost(session, reply):
+            denial = self._drop_if_denied(session, reply)
+            if denial is None or not (denial.is_proof or (invocation.idempotent and not is_second)):
                 return reply
         raise unavailable("it does not know the session that it has just given us, or the revision that it named")
 
@@ -176,17 +187,14 @@ class McpBackend:
             return reply
         return await self._tasks.outcome(task, Waiting(server, agreed, invocation.principal, deadline, max_body))
 
-    def _is_lost(self, session: Session, reply: Reply) -> bool:
-        """Whether the server has run nothing because it did not know our session or revision, which is dropped then."""
-        match mcp_responses.lost(session.agreed, reply):
-            case "session":
-                self._sessions.forget(session)
-            case "revision":
-                self._sessions.forget(session)
+    def _drop_if_denied(self, session: Session, reply: Reply) -> Denial | None:
+        """Drops a session or a revision that the server does not know, by its answer."""
+        denial = mcp_responses.denial_in(session.agreed, reply)
+        if denial is not None:
+            self._sessions.forget(session)
+            if denial.of == "revision":
                 self._sessions.forget_era(session.server)
-            case None:
-                return False
-        return True
+        return denial
 
     def _mirrored_by(self, invocation: Invocation) -> Mirrored:
         tool = invocation.tool
@@ -209,26 +217,31 @@ class McpBackend:
 
     async def _ask_for_tools(self, server: Server, timeout_s: float) -> Reply:
         """All pages of the list as one. Raises TransportError, BACKEND_UNAVAILABLE."""
-        deadline, principal = monotonic() + timeout_s, "anonymous"
-        await self._sessions.review(server, principal)
-        for _ in range(2):
-            session = self._sessions.known(server, principal) or await self._agree(server, principal, deadline)
-            reply = await self._pages(server, session.agreed, principal, deadline)
-            if not self._is_lost(session, reply):
-                break
+        deadline = monotonic() + timeout_s
+        await self._sessions.review(server, LISTER)
+        try:
+            return await self._pages(server, deadline, once_more=True)
+        except _DeniedError:
+            return await self._pages(server, deadline)
+
+    async def _pages(self, server: Server, deadline: float, *, once_more: bool = False) -> Reply:
+        """Raises _DeniedError in addition, if all can be asked once more."""
+        session = self._sessions.known(server, LISTER) or await self._agree(server, LISTER, deadline)
+
+        async def ask(params: JsonObject) -> Reply:
+            id_ = next(self._sessions.ids)
+            request = mcp_server.request(session.agreed, id_, "tools/list", params)
+            reply = await self._channel.ask(
+                server, session.agreed, request, id_, LISTER, deadline=deadline, max_body=MAX_LIST_BYTES
+            )
+            if self._drop_if_denied(session, reply) is not None and once_more:
+                raise _DeniedError
+            return reply
+
+        reply = await all_pages(ask)
         if reply.status == 200:
             self._changes.watch(session)
         return reply
-
-    async def _pages(self, server: Server, agreed: Agreed, principal: str, deadline: float) -> Reply:
-        async def ask(params: JsonObject) -> Reply:
-            id_ = next(self._sessions.ids)
-            request = mcp_server.request(agreed, id_, "tools/list", params)
-            return await self._channel.ask(
-                server, agreed, request, id_, principal, deadline=deadline, max_body=MAX_LIST_BYTES
-            )
-
-        return await all_pages(ask)
 
     async def challenge_status(self, check_url: str) -> str:
         """How a challenge of this backend stands; MCP has no way to ask."""

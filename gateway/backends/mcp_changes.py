@@ -26,6 +26,7 @@ log = logging.getLogger("gateway.backends")
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 CALM_S = 60.0  # a stream that lasted so long did not fail at once
 NOT_IMPLEMENTED = 501
+SESSION_ENDED = (400, 404, 410)  # of a session in which there was a stream; else the server has none at all
 
 
 class Pauses(Struct, frozen=True):
@@ -97,13 +98,14 @@ class McpChanges:
             status = reply.head.status
             if is_about_access(status) and status != NOT_IMPLEMENTED:
                 return  # and ask again
-            if status in (400, 404) and agreed.session is not None:
-                self._sessions.forget(session)  # it has ended
+            if status in SESSION_ENDED and session.has_listened:
+                self._sessions.forget(session)
                 return
             if status != 200:
                 raise RefusedError(f"status {status}")
             if not is_event_stream(reply.head.header(b"content-type")):
                 raise RefusedError("its answer is no stream of events")
+            session.has_listened = True
             if not agreed.is_modern:
                 self._on_change()
             await self._read(reply, session)

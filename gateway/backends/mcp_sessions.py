@@ -42,14 +42,15 @@ END_S = 1.0  # for the ends of all sessions when the backend is closed
 IDLE_S = 600.0  # a session that was not used for so long is ended
 REPROBE_S = 3600.0  # a server that was taken for a legacy one may have been replaced
 MAX_SESSIONS = 1000  # of one backend; the one not used for longest is ended first
-SESSION_ID = re.compile(rb"[\x21-\x7e]{1,1024}")  # visible ASCII (2025-11-25, Session Management)
+SESSION_ID = re.compile(rb"[\x21-\x7e]{1,8192}")  # visible ASCII (2025-11-25, Session Management); some are tokens
 LISTENS: JsonObject = {"tools": {"listChanged": True}}  # of a server that was not asked, which may refuse
 
 
 class Session(Struct):
     """What was agreed with a replica for a principal, and how many calls use it. All callers of a modern one share it.
 
-    `used_at`: when the last of these began. `announces`: whether it says so when its list of tools changes.
+    `used_at`: when the last of these began. `announces`: whether it says so when its list of tools changes, and
+    `has_listened` whether a stream for that was ever open.
     """
 
     agreed: Agreed
@@ -58,6 +59,7 @@ class Session(Struct):
     used_at: float
     announces: bool = False
     calls: int = 0
+    has_listened: bool = False
 
 
 class _Era(Struct):

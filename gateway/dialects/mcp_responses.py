@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -15,12 +16,25 @@ from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError
 from gateway.model import Json, JsonObject, Progress
 from gateway.wire import Answer
 
-# What servers say that do not know a session, or have none yet, all before any tool is run. Of those seen: Python and
+# What servers say that do not know a session, or have none yet. Of those seen, all before any tool is run: Python and
 # FastMCP -32600 "Session not found", TypeScript -32001 "Session not found", -32000 "Server not initialized",
 # server-everything -32000 "No valid session ID provided".
 NO_SESSION = re.compile("session|initializ", re.IGNORECASE)
 NO_REVISION = re.compile("session|initializ|protocol.?version", re.IGNORECASE)
+# The same in errors and texts that may be a tool's or a proxy's, which may have sessions of their own to speak of.
+ENDED_SESSION = re.compile(
+    r"\b(?:no|not|cannot|failed to|invalid|unknown|unrecognized|missing|expired|stale|inactive|bad|requires?)\b"
+    r"[^.;]{0,30}\b(?:mcp.)?session"
+    r"|\bsession.{0,80}\b(?:not|no longer|invalid|unknown|missing|expired|terminated|closed|ended|over|gone|lost|dead"
+    r"|deleted|destroyed|revoked|required|inactive|stale|timed out|mismatch)\b"
+    r"|\bbefore initialization\b|\bnot (?:been |yet )?initiali[sz]ed\b",
+    re.IGNORECASE | re.DOTALL,
+)
 OF_TRANSPORTS = (INVALID, *range(-32019, -31999))  # codes of such errors
+MAX_DENIAL_BYTES = 16 * 1024  # of an answer that denies a session
+MAX_DENIAL = 1024  # characters of what it says that are looked at
+# Statuses with which servers deny a session without another word: text, if any, for people.
+DENIALS, GONE = (400, 410, 422), 410
 MAX_PROGRESS = 1024  # characters of a message; it is shown in one line
 MODERN_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY)  # none but a modern server says these
 
@@ -77,7 +91,7 @@ def check_id(message: Json, id_: int) -> None:
 
 
 class _Error(Struct):
-    code: int
+    code: int = 0
     message: str = ""
 
 
@@ -88,23 +102,53 @@ class _ErrorResponse(Struct):
 _read_error = msgspec.json.Decoder(_ErrorResponse).decode
 
 
-def lost(agreed: Agreed, reply: Answer) -> str | None:
-    """What the server does not know: our `session` or the `revision`. None if the answer does not prove that.
+class Denial(Struct, frozen=True):
+    """What a server does not know: our `session` or our `revision`.
 
-    Where it is not None, no tool has run: the servers that answer so do it before they look at a request.
+    `is_proof`: it has run nothing, since servers that answer so do it before they look at a request.
     """
-    if reply.status == 404 and agreed.session is not None:
-        return "session"
-    if reply.status != 400:
+
+    of: Literal["session", "revision"]
+    is_proof: bool
+
+
+def denial_in(agreed: Agreed, reply: Answer) -> Denial | None:
+    """What an answer denies; None for one that does not speak of that.
+
+    A healthy session that is taken for a dead one costs a handshake, a dead one that is kept costs every call: so real
+    servers' words count whatever the status.
+    """
+    status, body = reply.status, reply.body
+    if status < 400 and (len(body) > MAX_DENIAL_BYTES or b'"error"' not in body):
+        return None  # nearly all
+    error = _error_in(body)
+    if status == 404 and agreed.session is not None:
+        return Denial("session", True)
+    if status == 400 and error is not None and (denied := _refused_by_transport(agreed, error)) is not None:
+        return denied
+    text = body[:MAX_DENIAL].decode("utf-8", "replace") if error is None else error.message[:MAX_DENIAL]
+    is_mute = agreed.session is not None and status in (DENIALS if error is None else (GONE,))
+    if not (is_mute or ENDED_SESSION.search(text)):
+        return None
+    return Denial("revision" if agreed.is_modern else "session", False)
+
+
+def _error_in(body: bytes) -> _Error | None:
+    if len(body) > MAX_DENIAL_BYTES:
         return None
     try:
-        error = _read_error(without_mark(reply.body)).error
+        return _read_error(without_mark(body)).error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    if error.code == UNSUPPORTED_VERSION:
-        return "revision"
+
+
+def _refused_by_transport(agreed: Agreed, error: _Error) -> Denial | None:
+    """What a 400 says that comes before any tool."""
+    code, message = error.code, error.message[:MAX_DENIAL]
+    if code == UNSUPPORTED_VERSION:
+        return Denial("revision", True)
     if agreed.is_modern:
-        return "revision" if error.code in OF_TRANSPORTS and NO_REVISION.search(error.message) else None
-    if error.code in MODERN_ERRORS or (error.code == PARAMS and PREFIX in error.message):
-        return "revision"
-    return "session" if error.code in OF_TRANSPORTS and NO_SESSION.search(error.message) else None
+        return Denial("revision", True) if code in OF_TRANSPORTS and NO_REVISION.search(message) else None
+    if code in MODERN_ERRORS or (code == PARAMS and PREFIX in message):
+        return Denial("revision", True)
+    return Denial("session", True) if code in OF_TRANSPORTS and NO_SESSION.search(message) else None

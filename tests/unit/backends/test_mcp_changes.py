@@ -166,22 +166,35 @@ async def test_mcp_73_a_server_that_announces_nothing_is_not_asked_to() -> None:
 
 async def test_mcp_73_a_session_that_has_ended_is_left_and_the_next_list_listens_in_another() -> None:
     async def on_listen(talk: Talk) -> None:
-        if len(double_of) == 0:
-            double_of.append(talk)
-            await talk.send(http_reply(404, {}))
-            return
+        if len(double.of("GET")) == 2:
+            return await talk.send(http_reply(404, {}))
         await begin(talk)
-        await talk.until_closed()
+        if len(double.of("GET")) == 1:
+            return await talk.send(END)
+        return await talk.until_closed()
 
-    double_of: list[Talk] = []
     async with announcing("legacy", on_listen) as (backend, double, changes):
         [listening] = backend._changes._listening.values()
         async with asyncio.timeout(PATIENCE_S):
             await asyncio.wait([listening])
         await backend.list_tools()
-        await changes.until(1)
+        await changes.until(2)
         assert len(double.of("initialize")) == 2
-        assert len(double.of("GET")) == 2
+        assert len(double.of("GET")) == 3
+
+
+@pytest.mark.parametrize("status", [400, 404, 405, 410, 501])
+async def test_mcp_73_a_legacy_server_without_such_a_stream_keeps_its_session(status: int) -> None:
+    async def on_listen(talk: Talk) -> None:
+        await talk.send(http_reply(status, {}))
+
+    async with announcing("legacy", on_listen) as (backend, double, _):
+        [listening] = backend._changes._listening.values()
+        async with asyncio.timeout(PATIENCE_S):
+            await asyncio.wait([listening])
+        for _ in range(3):
+            await backend.list_tools()
+        assert (len(double.of("initialize")), len(double.of("GET"))) == (1, 1)
 
 
 async def test_mcp_73_what_a_legacy_server_asks_for_on_its_stream_is_answered() -> None:

@@ -14,12 +14,13 @@ from msgspec.structs import replace
 from gateway.backends.mcp import McpBackend
 from gateway.backends.mcp_channel import McpChannel
 from gateway.backends.mcp_sessions import IDLE_S, REPROBE_S, McpSessions
-from gateway.errors import ErrorCode
-from gateway.model import CallContext
+from gateway.errors import ErrorCode, GatewayError
+from gateway.model import CallContext, Invocation, ToolResult
 from tests.streams import http_reply
 from tests.unit.backends.admitting import admission
 from tests.unit.backends.facing import refusal
 from tests.unit.backends.mcp_facing import (
+    IDEMPOTENT,
     INVOCATION,
     LEGACY,
     MODERN,
@@ -239,14 +240,54 @@ async def test_mcp_59_a_session_that_is_lost_twice_is_a_refusal(status: int, mes
         assert len(double.of("tools/call")) == 2
 
 
-@pytest.mark.parametrize("status", [409, 410, 500, 502])
-async def test_mcp_59_other_answers_do_not_have_a_call_sent_again(status: int) -> None:
+DENIALS: dict[str, tuple[int, Any]] = {
+    "text": (400, b"Invalid session ID"),
+    "an unauthorized": (401, b"Session not found"),
+    "gone": (410, b""),
+    "an error of its own": (422, {"detail": "unknown session"}),
+    "a fault": (500, error(-32603, message="Session not found")),
+    "busy": (503, error(-32000, message="session has expired")),
+    "an error as a result": (200, error(-32600, message="Session terminated")),
+}
+
+
+@pytest.mark.parametrize(("status", "body"), DENIALS.values(), ids=DENIALS)
+async def test_mcp_59_whatever_denies_a_session_ends_it_and_runs_no_call_twice(status: int, body: Any) -> None:
     async def script(talk: Talk) -> None:
-        await talk.fail(-32000, "The session is gone", status)
+        double.ran.append(talk)
+        if talk.request.header("mcp-session-id") in double.sessions:
+            await talk.answer()
+        else:
+            await saying(status, body)(talk)
+
+    async with facing("legacy", others={"tools/call": script}) as (backend, double):
+        assert (await backend.call(INVOCATION)).value == "seven"
+        double.sessions.clear()
+        ended = await outcome_of(backend, INVOCATION)
+        assert ended is None or ended.failure is not None
+        assert len(double.ran) == 2  # it may have run, so it is not sent again
+        assert (await backend.call(INVOCATION)).value == "seven"
+        double.sessions.clear()
+        assert (await backend.call(IDEMPOTENT)).value == "seven"
+        assert (len(double.ran), len(double.of("initialize"))) == (5, 3)
+
+
+async def outcome_of(backend: McpBackend, invocation: Invocation) -> ToolResult | None:
+    try:
+        return await backend.call(invocation)
+    except GatewayError:
+        return None
+
+
+@pytest.mark.parametrize("status", [409, 500, 502])
+async def test_mcp_59_other_answers_keep_the_session(status: int) -> None:
+    async def script(talk: Talk) -> None:
+        await talk.fail(-32000, "The session is in use", status)
 
     async with facing("legacy", script) as (backend, double):
-        assert (await backend.call(INVOCATION)).failure is not None
-        assert (len(double.ran), len(double.of("initialize"))) == (1, 1)
+        for _ in range(2):
+            assert (await backend.call(INVOCATION)).failure is not None
+        assert (len(double.ran), len(double.of("initialize"))) == (2, 1)
 
 
 async def test_mcp_59_renewing_keeps_the_deadline() -> None:
@@ -354,10 +395,20 @@ async def listed(backend: McpBackend) -> list[str]:
     return [tool.tool for tool in (await backend.list_tools()).tools]
 
 
-async def test_lists_are_asked_for_in_a_renewed_session_too() -> None:
-    async with facing("legacy", keys={"toolkit": "Crm"}) as (backend, double):
+@pytest.mark.parametrize(("status", "body"), [(404, b""), *DENIALS.values()], ids=["not found", *DENIALS])
+async def test_lists_are_asked_for_in_a_renewed_session_too(status: int, body: Any) -> None:
+    async def script(talk: Talk) -> None:
+        if talk.request.header("mcp-session-id") in double.sessions:
+            await talk.answer({"tools": [{"name": "find.it", "inputSchema": {"type": "object"}}]})
+        else:
+            await saying(status, body)(talk)
+
+    async with facing("legacy", others={"tools/list": script}, keys={"toolkit": "Crm"}) as (backend, double):
         assert await listed(backend) == ["Crm.find_it"]
         double.sessions.clear()
         assert await listed(backend) == ["Crm.find_it"]
         sent = json.loads(double.of("initialize")[0].request.body)["params"]["capabilities"]
         assert sent == {"elicitation": {"url": {}}}
+        double.others = {"tools/list": saying(status, body)}
+        assert (await refusal(backend.list_tools())).code is ErrorCode.BACKEND_UNAVAILABLE
+        assert len(double.of("initialize")) == 3

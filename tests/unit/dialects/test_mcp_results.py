@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from msgspec.structs import replace
 
 from gateway.dialects import mcp_responses, mcp_results
+from gateway.dialects.mcp_responses import Denial
 from gateway.dialects.mcp_results import RpcFailure
 from gateway.dialects.mcp_server import Agreed
 from gateway.dialects.replies import BrokenReplyError
@@ -144,38 +145,71 @@ def error(code: int, message: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
 
 
-LOST: list[tuple[Agreed, int, Any, str | None]] = [
-    (SESSION, 404, error(-32600, "Session not found"), "session"),
-    (SESSION, 404, error(-32001, "Session not found"), "session"),
-    (SESSION, 404, b"", "session"),
-    (SESSION, 400, error(-32000, "Bad Request: No valid session ID provided"), "session"),
-    (SESSION, 400, error(-32000, "Bad Request: Server not initialized"), "session"),
-    (NO_SESSION, 400, error(-32600, "Bad Request: Missing session ID"), "session"),
-    (NO_SESSION, 404, error(-32601, "Method not found"), None),  # a wrong path
-    (SESSION, 400, error(-32602, "session must be a number"), None),  # an argument of the tool
-    (SESSION, 400, error(-32603, "lost the session with the database"), None),
-    (SESSION, 400, error(7, "The session is over"), None),
-    (SESSION, 400, b"session", None),
-    (SESSION, 409, error(-32000, "The session is in use"), None),
-    (SESSION, 410, error(-32000, "The session is gone"), None),
-    (SESSION, 500, error(-32000, "No session"), None),
-    (SESSION, 200, error(-32000, "No session"), None),
-    (SESSION, 400, error(-32022, "Unsupported protocol version"), "revision"),  # it was replaced by a modern one
-    (SESSION, 400, error(-32602, "params._meta lacks io.modelcontextprotocol/protocolVersion"), "revision"),
-    (SESSION, 400, error(-32020, "Mcp-Method is missing"), "revision"),
-    (MODERN, 400, error(-32022, "Unsupported protocol version"), "revision"),
-    (MODERN, 400, error(-32000, "Bad Request: Unsupported protocol version: 2026-07-28"), "revision"),
-    (MODERN, 400, error(-32600, "Bad Request: Missing session ID"), "revision"),  # a legacy one
-    (MODERN, 400, error(-32020, "Mcp-Param-N is missing"), None),
-    (MODERN, 404, error(-32601, "Method not found"), None),
+Case = tuple[Agreed, int, Any]
+Cases = dict[Literal["session", "revision"], list[Case]]
+PROVED: Cases = {
+    "session": [
+        (SESSION, 404, error(-32600, "Session not found")),
+        (SESSION, 404, error(-32001, "Session not found")),
+        (SESSION, 404, b""),
+        (SESSION, 400, error(-32000, "Bad Request: No valid session ID provided")),
+        (SESSION, 400, error(-32000, "Bad Request: Server not initialized")),
+        (NO_SESSION, 400, error(-32600, "Bad Request: Missing session ID")),
+    ],
+    "revision": [
+        (SESSION, 400, error(-32022, "Unsupported protocol version")),  # it was replaced by a modern one
+        (SESSION, 400, error(-32602, "params._meta lacks io.modelcontextprotocol/protocolVersion")),
+        (SESSION, 400, error(-32020, "Mcp-Method is missing")),
+        (MODERN, 400, error(-32022, "Unsupported protocol version")),
+        (MODERN, 400, error(-32000, "Bad Request: Unsupported protocol version: 2026-07-28")),
+        (MODERN, 400, error(-32600, "Bad Request: Missing session ID")),  # a legacy one
+    ],
+}
+DENIED: Cases = {
+    "session": [
+        (SESSION, 400, b"Invalid session ID"),
+        (SESSION, 400, b""),
+        (SESSION, 400, error(7, "The session is over")),
+        (SESSION, 401, b"Session not found"),
+        (SESSION, 401, {"detail": "Session has expired"}),
+        (SESSION, 403, error(-32001, "Unknown session")),
+        (SESSION, 410, b""),
+        (SESSION, 410, error(-32000, "Gone")),
+        (SESSION, 422, {"error": "no such session"}),
+        (SESSION, 500, error(-32000, "No session")),
+        (SESSION, 500, b"No transport found for sessionId"),
+        (SESSION, 503, error(-32603, "session 4f2 was terminated")),
+        (SESSION, 200, error(-32000, "No session")),
+        (SESSION, 200, error(-32602, "Received request before initialization was complete")),
+        (NO_SESSION, 200, error(-32603, "Server not initialized")),
+    ],
+    "revision": [(MODERN, 200, error(-32600, "Session not found")), (MODERN, 400, b"Invalid session ID")],
+}
+KEPT: list[Case] = [
+    (SESSION, 200, {"jsonrpc": "2.0", "id": 1, "result": {"isError": True, "content": [{"text": "No session"}]}}),
+    (SESSION, 200, error(-32000, "No session" + "x" * 100_000)),
+    (SESSION, 400, error(-32602, "session must be a number")),  # an argument of the tool
+    (SESSION, 400, error(-32603, "lost the connection of this session to the database")),
+    (SESSION, 401, b"Unauthorized"),
+    (SESSION, 409, error(-32000, "The session is in use")),
+    (SESSION, 503, b"<html>Service Unavailable"),
+    (NO_SESSION, 404, error(-32601, "Method not found")),  # a wrong path
+    (NO_SESSION, 400, b""),
+    (MODERN, 400, error(-32020, "Mcp-Param-N is missing")),
+    (MODERN, 404, error(-32601, "Method not found")),
+]
+EXPECTED: list[tuple[Agreed, int, Any, Denial | None]] = [
+    *((*case, Denial(of, True)) for of, cases in PROVED.items() for case in cases),
+    *((*case, Denial(of, False)) for of, cases in DENIED.items() for case in cases),
+    *((*case, None) for case in KEPT),
 ]
 
 
-@pytest.mark.parametrize(("agreed", "status", "body", "what"), LOST, ids=repr)
-def test_mcp_59_only_these_answers_prove_that_nothing_has_run(
-    agreed: Agreed, status: int, body: Any, what: str | None
+@pytest.mark.parametrize(("agreed", "status", "body", "denial"), EXPECTED, ids=repr)
+def test_mcp_59_a_denial_of_our_session_is_known_and_only_some_prove_that_nothing_has_run(
+    agreed: Agreed, status: int, body: Any, denial: Denial | None
 ) -> None:
-    assert mcp_responses.lost(agreed, reply(status, body)) == what
+    assert mcp_responses.denial_in(agreed, reply(status, body)) == denial
 
 
 MESSAGES: list[tuple[int, Any, Any]] = [
