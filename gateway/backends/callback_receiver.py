@@ -79,7 +79,7 @@ class CallbackReceiver:
             return 413
         if content_type != JSON:
             self._check_type(content_type)
-        if callback.may_take_long(body):
+        if callback.may_take_long(body, failure_patterns):
             message = await self._read_apart(body, id_, group, decode, failure_patterns)
             if message is None:
                 return 503

@@ -21,6 +21,8 @@ log = logging.getLogger("gateway.backends")
 URI = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+")  # RFC 3986, section 2: every character one may have
 TIMEOUT_S = 5.0  # a caller waits for the status
 MAX_BYTES = 64 * 1024
+MAX_URL = 8 * 1024  # characters: what browsers and servers take
+MAX_CHALLENGES = 16  # of one refusal; no user opens more
 BUSY = (408, 429)
 STATUSES = ("pending", "completed", "failed")
 
@@ -38,7 +40,8 @@ class Challenges:
         if isinstance(refusal, NotOursError):
             log.warning("a tool server does not accept our credential", extra={"backend": self._backend})
         elif refusal.missing is not None and "authorization" in refusal.missing:
-            challenges = [safe for one in refusal.missing["authorization"] if (safe := self._checked(one, server))]
+            asked = refusal.missing["authorization"][:MAX_CHALLENGES]
+            challenges = [safe for one in asked if (safe := self._checked(one, server))]
             if not challenges:
                 return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, UNAVAILABLE, detail="a challenge without a safe url")
             refusal.missing = dict(refusal.missing) | {"authorization": challenges}
@@ -83,7 +86,9 @@ class Challenges:
 
 def is_https_or_loopback(url: str) -> bool:
     """Whether a user's browser may be sent there."""
-    if not URI.fullmatch(url):  # `urlsplit` drops line breaks, and would not see what a browser sees
+    if len(url) > MAX_URL or not URI.fullmatch(
+        url
+    ):  # `urlsplit` drops line breaks, and would not see what a browser sees
         return False
     try:
         parts = urlsplit(url)
@@ -98,6 +103,6 @@ def is_https_or_loopback(url: str) -> bool:
 def absolute(base: str, url: str) -> str:
     """A URL that may be relative, made absolute; empty if it is no URL, and could never be asked."""
     try:
-        return urljoin(base + "/", url) if URI.fullmatch(url) else ""
+        return urljoin(base + "/", url) if len(url) <= MAX_URL and URI.fullmatch(url) else ""
     except ValueError:
         return ""

@@ -21,7 +21,8 @@ from gateway.wire import Headers, WireRequest
 
 INVOCATION_HEADERS: Headers = (JSON_TYPE,)  # the acknowledgement has no body to ask a type of
 MAX_DEPTH = jsontext.MAX_DEPTH + 8  # a value may come wrapped in content items
-MAX_SEARCHED = 64 * 1024  # characters an operator's pattern looks at; over megabytes it would hold up everybody
+MAX_SEARCHED = 64 * 1024  # characters an operator's pattern looks at
+MAX_SEARCHED_HERE = 1024  # bytes of a message; an ordinary pattern, `.*error.*failed`, takes time by their square
 FAILED = "Error: "  # Tool Result, Error Results: there is no flag, only this prefix
 SECRET_CHARACTERS = 32  # of a run: they are for callback URLs alone, and nothing else may show them
 
@@ -154,11 +155,13 @@ _MESSAGES: Mapping[str, type[_ToolResult | Consent | Choice | Event | View]] = {
 }
 
 
-def may_take_long(body: bytes) -> bool:
-    """Whether reading a message could hold up the event loop, be it for the JSON inside its text.
+def may_take_long(body: bytes, failure_patterns: Sequence[re.Pattern[str]] = ()) -> bool:
+    """Whether reading a message could hold up the event loop, be it for the JSON inside its text, or for a pattern.
 
     Quotes apart, that JSON is there as it is, unless its brackets and commas are written as escapes.
     """
+    if failure_patterns and len(body) > MAX_SEARCHED_HERE:
+        return True
     return len(body) > jsontext.ALWAYS_HERE_BYTES and (b"\\u00" in body or jsontext.is_wide(body))
 
 

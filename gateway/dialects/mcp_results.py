@@ -26,14 +26,18 @@ from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError, unavailable
 from gateway.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
 
 MAX_MESSAGE_BYTES = 4096
+MAX_SENTENCE = 512  # characters in which a server says that it has no such tool; each "tool" in them costs 300 steps
 NO_TEXT = "The tool failed without saying why."
 UNKNOWN_TOOL = re.compile(r"unknown tool|tool\b.{0,300}\bnot found|no such tool", re.IGNORECASE | re.DOTALL)
+WORDS = re.compile(r"\w+")
+NAMES = re.compile(r"[^\s'\"`,;()\[\]{}<>]+")  # names with other characters than letters, such as `$filter`
 
 
 class RpcFailure(Exception):  # noqa: N818 - the protocol calls it an error; ours are refusals
-    """An error that a server answered with."""
+    """An error that a server answered with. Of its message no more is kept than callers get."""
 
     def __init__(self, code: int, message: str, data: Json) -> None:
+        message = _cut(message)
         super().__init__(f"{code}: {message}")
         self.code = code
         self.message = message
@@ -121,7 +125,7 @@ def _trusted(details: JsonObject, message: str, extras: Mapping[str, Json]) -> T
     """A failure as another Toolgate says it."""
     said, wait_ms, developer = details.get("message"), details.get("retry_after_ms"), details.get("developer_message")
     return ToolFailure(
-        message=said if isinstance(said, str) and said else message,
+        message=_cut(said) if isinstance(said, str) and said else message,
         developer_message=developer if isinstance(developer, str) else None,
         can_retry=details.get("can_retry") is True,
         retry_after_ms=wait_ms if isinstance(wait_ms, int) and not isinstance(wait_ms, bool) and wait_ms >= 0 else None,
@@ -130,21 +134,19 @@ def _trusted(details: JsonObject, message: str, extras: Mapping[str, Json]) -> T
 
 
 def _cut(text: str) -> str:
-    return text.encode("utf-8", "replace")[:MAX_MESSAGE_BYTES].decode("utf-8", "ignore")
+    return text[:MAX_MESSAGE_BYTES].encode("utf-8", "replace")[:MAX_MESSAGE_BYTES].decode("utf-8", "ignore")
 
 
 def failed_call(failure: RpcFailure, invocation: Invocation) -> ToolResult:
     """What an error in place of a result means. Raises GatewayError for a tool that provably was not run."""
     match failure.code:
-        case code if code == PARAMS and UNKNOWN_TOOL.search(failure.message):
+        case code if code == PARAMS and _is_about_unknown_tool(failure):
             raise GatewayError(ErrorCode.TOOL_NOT_FOUND, f"There is no tool {invocation.tool.tool!r}.")
         case code if code == PARAMS:
-            properties = invocation.tool.input_schema.get("properties")
-            names = properties if isinstance(properties, dict) else ()
-            named = next((name for name in names if re.search(rf"\b{re.escape(name)}\b", failure.message)), None)
+            named = _argument_in(failure.message, invocation)
             wrong = {} if named is None else {named: "is not accepted by the tool server"}
             raise GatewayError(
-                ErrorCode.INVALID_ARGUMENTS, _cut(failure.message) or "The arguments are invalid.", parameters=wrong
+                ErrorCode.INVALID_ARGUMENTS, failure.message or "The arguments are invalid.", parameters=wrong
             )
         case code if code in (NO_METHOD, MISSING_CAPABILITY, UNSUPPORTED_VERSION):
             raise _unusable(f"it answers {code} to a call")
@@ -154,14 +156,26 @@ def failed_call(failure: RpcFailure, invocation: Invocation) -> ToolResult:
             raise _challenged(_elicitations(failure.data))
         case code if code in (PARSE, INVALID):
             raise BrokenReplyError(f"error {failure.code}")
-    message = _cut(failure.message) or NO_TEXT
+    message = failure.message or NO_TEXT
     return ToolResult(failure=ToolFailure(message=message, can_retry=invocation.idempotent))
 
 
 def shows_change(failure: RpcFailure) -> bool:
     """Whether an error shows that the list of tools is not what it was."""
-    is_unknown = failure.code == PARAMS and UNKNOWN_TOOL.search(failure.message) is not None
-    return is_unknown or failure.code == HEADER_MISMATCH
+    return failure.code == HEADER_MISMATCH or (failure.code == PARAMS and _is_about_unknown_tool(failure))
+
+
+def _is_about_unknown_tool(failure: RpcFailure) -> bool:
+    return UNKNOWN_TOOL.search(failure.message, 0, MAX_SENTENCE) is not None
+
+
+def _argument_in(message: str, invocation: Invocation) -> str | None:
+    """The first argument of a tool that a message names; its words are taken once, however many arguments there are."""
+    properties = invocation.tool.input_schema.get("properties")
+    if not isinstance(properties, dict):
+        return None
+    words = {*WORDS.findall(message), *(name.strip(".:") for name in NAMES.findall(message))}
+    return next((name for name in properties if name in words), None)
 
 
 def with_urls(ended: ToolResult, urls: Sequence[JsonObject]) -> ToolResult:

@@ -246,7 +246,7 @@ UNCERTAIN = {
     "Error: Failed to create breadcrumb": "The tool ran, but its server did not take its result, which may be too "
     "large.",
 }
-MAX_SEARCHED = 64 * 1024  # characters of an error; all that may come, 8 MiB, would hold everybody up for a second
+MAX_SEARCHED = 4096  # characters of an error; all that may come, 8 MiB, would hold everybody up for a second
 THROWN = re.compile(r"Tool Error: (.*?)(?:\nStack:|\Z)", re.DOTALL)
 
 
@@ -257,7 +257,7 @@ def _failure(error: Json, idempotent: bool) -> ToolFailure:
     """
     if not isinstance(error, str) or not error.strip():
         return ToolFailure(message=NO_REASON)
-    if NOT_FOUND.match(error):
+    if NOT_FOUND.match(error, 0, MAX_SEARCHED):
         return ToolFailure(message="The tool server no longer knows the tool; it has not run.")
     for beginning, message in UNCERTAIN.items():
         if error.startswith(beginning):

@@ -40,6 +40,7 @@ NO_SUCH_PATH = re.compile(
     r"|no Route matched with those values",
     re.IGNORECASE | re.DOTALL,
 )
+MAX_SENTENCE = 1024  # characters of what a framework says about a path
 MAX_DATE = 64  # characters; an HTTP date has 33 at most
 
 
@@ -204,6 +205,8 @@ def is_unknown_path(reply: Answer) -> bool:
     if document is None:
         return True
     texts = [text for member in TEXTS if isinstance(text := document.get(member), str)]
+    if any(len(text) > MAX_SENTENCE for text in texts):
+        return False
     return all(not text or NO_SUCH_PATH.fullmatch(text) for text in texts) and any(texts)
 
 

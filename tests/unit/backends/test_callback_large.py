@@ -18,7 +18,19 @@ LARGE = 256 * 1024
 TURNS = 20  # of the event loop; it has two or three where it is held up
 
 
-async def test_others_have_their_turns_while_a_large_callback_is_read() -> None:
+MANY_VALUES = b'{"type":"tool_result","group_id":"grp-1","id":"tg-1","text":"done","more":' + SLOW + b"}"
+ERRORS = "error " * 1500  # an ordinary pattern looks for each of them again behind each of them
+PATTERNS = (re.compile(r".*error.*failed"),)
+
+
+@pytest.mark.parametrize(
+    ("body", "patterns", "value"),
+    [(MANY_VALUES, (), "done"), (message("tool_result", text=ERRORS), PATTERNS, ERRORS)],
+    ids=["many values", "a pattern"],
+)
+async def test_others_have_their_turns_while_a_large_callback_is_read(
+    body: object, patterns: tuple[re.Pattern[str], ...], value: str
+) -> None:
     turns = 0
 
     async def go_on() -> None:
@@ -27,14 +39,13 @@ async def test_others_have_their_turns_while_a_large_callback_is_read() -> None:
             await asyncio.sleep(0)
             turns += 1
 
-    body = b'{"type":"tool_result","group_id":"grp-1","id":"tg-1","text":"done","more":' + SLOW + b"}"
     async with facing(Toolset()) as at:
         others = asyncio.create_task(go_on())
         await asyncio.sleep(0)
         before = turns
-        assert await at.receive(body) == 200
+        assert await at.receive(body, failure_patterns=patterns) == 200
         others.cancel()
-        assert at.ends.results == {CALL_ID: ToolResult(value="done")}
+        assert at.ends.results == {CALL_ID: ToolResult(value=value)}
     assert turns - before > TURNS
 
 
