@@ -7,9 +7,11 @@ Every dialect decodes into these types and encodes from them, so N dialects need
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from typing import Any, Literal, TypeAlias
 
 from msgspec import Raw, Struct
+from msgspec.json import Encoder
 
 Json: TypeAlias = Any
 JsonObject: TypeAlias = dict[str, Any]
@@ -128,6 +130,19 @@ class CallContext(Struct, frozen=True, kw_only=True):
     ancestors: tuple[str, ...] = ()
 
 
+_encode_sorted = Encoder(order="sorted").encode
+
+
+def user_of(context: CallContext) -> str:
+    """Whom a call is for, as keys hold it: the user that it names, else the owner of its tokens, else nobody ("").
+
+    Whatever is kept for a call is kept under its principal and this: one caller may serve many users.
+    """
+    if context.user_id is not None:
+        return f"user {context.user_id}"
+    return f"tokens {sha256(_encode_sorted(context.tokens)).hexdigest()}" if context.tokens else ""
+
+
 class ToolCall(Struct, frozen=True, kw_only=True):
     """A call as the caller asked for it. `call_id` is None when the caller sent none."""
 
@@ -152,7 +167,8 @@ class Progress(Struct, frozen=True):
 class Invocation(Struct, frozen=True, kw_only=True):
     """A call as a backend must run it: admitted, validated, under a call id of our own.
 
-    `context` holds only what the tool declares. `headers` are the allow-listed ones of the caller.
+    `context` holds only what the tool declares; `user` is whom the call is for (`user_of`), also if the tool is not
+    to know. `headers` are the allow-listed ones of the caller.
     `timeout_s` bounds the whole exchange; `idempotent` allows a second sending. `group` is the conversation the call
     belongs to and `ancestors` those it grew from, root first: opaque, never the caller's own words. `config_ids` are
     the configurations of the tool that the caller may pick. `authorization_urls` are where its user grants access, by
@@ -168,6 +184,7 @@ class Invocation(Struct, frozen=True, kw_only=True):
     context: CallContext = CallContext()
     trace_id: str | None = None
     principal: str = "anonymous"
+    user: str = ""
     headers: tuple[tuple[bytes, bytes], ...] = ()
     idempotent: bool = False
     group: str = ""

@@ -27,7 +27,7 @@ from gateway.errors import RETRY_AFTER_S, ErrorCode, GatewayError, Unauthenticat
 from gateway.followups import answer_follow_up, found
 from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
 from gateway.listeners import Listeners
-from gateway.model import CallContext, Invocation, Json, ToolCall
+from gateway.model import CallContext, Invocation, Json, ToolCall, user_of
 from gateway.ports import Authenticator, Authorizer, Caller, Limiter, Operation, SyncBackend
 from gateway.published import PublishedTool
 from gateway.request import Request, forwarded, read_document
@@ -266,11 +266,13 @@ class Pipeline:
     def _invocation(self, tool: PublishedTool, call: ToolCall, caller: Caller, request: Request) -> Invocation:
         """The call as its backend gets it. Raises MISSING_REQUIREMENTS."""
         context, route, headers, call_id = call.context, tool.route, request.trace.sent, ""
-        urls = NO_URLS
+        urls, user = NO_URLS, ""
         if route.forward_headers:
             headers = (*forwarded(request.head, route.forward_headers), *headers)
         if call.call_id is None:  # else the call is kept, and the registry of calls makes its id
             call_id = PREFIX + next(self._digits)[:32].decode()
+        if context.user_id is not None or context.tokens:
+            user = user_of(context)
         if tool.asks or context.tokens or context.secrets:
             check_requirements(tool, context)
             context = granted(tool, context)
@@ -283,15 +285,20 @@ class Pipeline:
             context=context,
             trace_id=call.trace_id,
             principal=caller.principal,
+            user=user,
             headers=headers,
             idempotent=route.idempotent,
-            group=self._calls.group_of(caller.principal, call.context.group) if tool.backend.deferred else "",
+            group=self._group(call.context.group, call.context, caller) if tool.backend.deferred else "",
             ancestors=self._ancestors(call.context, caller) if call.context.ancestors else (),
             authorization_urls=urls,
         )
 
+    def _group(self, name: str | None, context: CallContext, caller: Caller) -> str:
+        """A conversation of one user of a caller; not of one token, which does not last as long."""
+        return self._calls.group_of(caller.principal, name, context.user_id)
+
     def _ancestors(self, context: CallContext, caller: Caller) -> tuple[str, ...]:
-        return tuple(self._calls.group_of(caller.principal, name) for name in context.ancestors)
+        return tuple(self._group(name, context, caller) for name in context.ancestors)
 
     async def _run(
         self,

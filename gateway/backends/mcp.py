@@ -135,14 +135,15 @@ class McpBackend:
     # Calls.
 
     async def _send(self, lease: Lease[Server], request: WireRequest, invocation: Invocation, deadline: float) -> Reply:
-        """Sends a call in the session of its principal.
+        """Sends a call in the session of its user.
 
         If the server denies the session, the next call has a new one; so has this one if nothing provably has run, or
         if it may run twice.
         """
-        server, principal = lease.replica.target, invocation.principal
+        server, principal, user = lease.replica.target, invocation.principal, invocation.user
         for is_second in (False, True):
-            session = self._sessions.known(server, principal) or await self._agree(server, principal, deadline)
+            session = self._sessions.known(server, principal, user)
+            session = session or await self._agree(server, principal, deadline, user)
             session.calls += 1
             try:
                 reply = await self._call(server, session.agreed, invocation, deadline)
@@ -153,10 +154,10 @@ class McpBackend:
                 return reply
         raise unavailable("it does not know the session that it has just given us, or the revision that it named")
 
-    async def _agree(self, server: Server, principal: str, deadline: float) -> Session:
+    async def _agree(self, server: Server, principal: str, deadline: float, user: str = "") -> Session:
         try:
             async with asyncio.timeout(max(deadline - monotonic(), 0.001)):
-                return await self._sessions.agree(server, principal)
+                return await self._sessions.agree(server, principal, user)
         except TimeoutError as exc:
             raise TransportError(Kind.TIMEOUT, "The handshake took too long.", sent=False) from exc
 

@@ -1,8 +1,8 @@
 """What MCP servers gave with calls that the user has to allow first, for when the same call comes again.
 
 A modern server keeps nothing: its `requestState` has to come back with the answers (2026-07-28, Multi Round-Trip
-Requests). Callers of other protocols know nothing of it, so it stays in the memory of this process, by principal, tool
-and arguments. That a call comes again means that the user has been sent to the URL, which is all that `accept` says.
+Requests). Callers of other protocols know nothing of it, so it stays in the memory of this process, by principal, user,
+tool and arguments. That a call comes again means that the user has been sent to the URL: `accept` says no more.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from gateway.model import Invocation, JsonObject
 KEPT_S = 3600.0
 MAX_KEPT = 1000
 MAX_BYTES = 32 * 1024  # of one
-Key = tuple[str, str, bytes]
+Key = tuple[str, str, str, bytes]
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
@@ -62,4 +62,4 @@ class McpInputs:
 
 def _key(invocation: Invocation) -> Key:
     digest = hashlib.sha256(_encode(invocation.arguments)).digest()
-    return invocation.principal, invocation.tool.remote_id, digest
+    return invocation.principal, invocation.user, invocation.tool.remote_id, digest

@@ -1,14 +1,14 @@
 """Which revision an MCP server speaks, and our sessions with it.
 
 The era of each replica is found once and looked at again every hour (2026-07-28, Versioning: dual-era clients). Legacy
-servers may keep state for a session, so each principal has a session of its own.
+servers may keep state for a session, so each user of each principal has a session of its own.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from functools import partial
@@ -41,22 +41,26 @@ AGREE_S = 15.0  # for both handshakes together
 END_S = 1.0  # for the ends of all sessions when the backend is closed
 IDLE_S = 600.0  # a session that was not used for so long is ended
 REPROBE_S = 3600.0  # a server that was taken for a legacy one may have been replaced
-MAX_SESSIONS = 1000  # of one backend; the one not used for longest is ended first
+MAX_SESSIONS = 1000  # of one backend
 SESSION_ID = re.compile(rb"[\x21-\x7e]{1,8192}")  # visible ASCII (2025-11-25, Session Management); some are tokens
 LISTENS: JsonObject = {"tools": {"listChanged": True}}  # of a server that was not asked, which may refuse
 
 
-class Session(Struct):
-    """What was agreed with a replica for a principal, and how many calls use it. All callers of a modern one share it.
+Key = tuple[str, str, str]  # URL of the replica, principal, user
 
-    `used_at`: when the last of these began. `announces`: whether it says so when its list of tools changes, and
-    `has_listened` whether a stream for that was ever open.
+
+class Session(Struct):
+    """What was agreed with a replica for a user of a principal, and how many calls use it.
+
+    All callers of a modern one share it. `used_at`: when the last of these began. `announces`: whether it says so when
+    its list of tools changes, and `has_listened` whether a stream for that was ever open.
     """
 
     agreed: Agreed
     server: Server
     principal: str
     used_at: float
+    user: str = ""
     announces: bool = False
     calls: int = 0
     has_listened: bool = False
@@ -70,7 +74,7 @@ class _Era(Struct):
 
 
 class McpSessions:
-    """What was agreed with each replica, by principal, with `most` sessions in all.
+    """What was agreed with each replica, by principal and user, with `most` sessions in all.
 
     `fixed` is the era that the settings name, if they do.
     """
@@ -93,25 +97,25 @@ class McpSessions:
         self._most = most
         self._clock = clock
         self._eras: dict[str, _Era] = {}
-        self._sessions: OrderedDict[tuple[str, str], Session] = OrderedDict()  # of legacy servers; last used last
-        self._making: dict[tuple[str, str, str], asyncio.Task[Any]] = {}
+        self._sessions: OrderedDict[Key, Session] = OrderedDict()  # of legacy servers; last used last
+        self._making: dict[tuple[str, Key], asyncio.Task[Any]] = {}
 
-    def known(self, server: Server, principal: str) -> Session | None:
+    def known(self, server: Server, principal: str, user: str = "") -> Session | None:
         """What is agreed with a replica already; None if a call has to `agree` first."""
         era = self._eras.get(server.url)
         if era is not None and era.modern is not None:
             return era.modern
-        key = self._key(server, principal)
+        key = self._key(server, principal, user)
         session = self._sessions.get(key)
         if session is not None:
             session.used_at = self._clock()
             self._sessions.move_to_end(key)
         return session
 
-    async def agree(self, server: Server, principal: str) -> Session:
+    async def agree(self, server: Server, principal: str, user: str = "") -> Session:
         """Agrees with a replica; once for all who wait. Raises TransportError: nothing was called."""
         session: Session = await self._once(
-            ("session", *self._key(server, principal)), partial(self._make, server, principal)
+            ("session", self._key(server, principal, user)), partial(self._make, server, principal, user)
         )
         return session
 
@@ -120,11 +124,11 @@ class McpSessions:
         era = self._eras.get(session.server.url)
         if era is not None and era.modern is not None:
             return era.modern is session
-        return self._sessions.get(self._key(session.server, session.principal)) is session
+        return self._sessions.get(self._key(session.server, session.principal, session.user)) is session
 
     def forget(self, session: Session) -> None:
         """Drops a session, if it still is in use: the server does not know it any more."""
-        key = self._key(session.server, session.principal)
+        key = self._key(session.server, session.principal, session.user)
         if self._sessions.get(key) is session:
             del self._sessions[key]
 
@@ -139,15 +143,15 @@ class McpSessions:
         if era is None or self._fixed is not None or self._clock() < era.found_at + REPROBE_S:
             return
         with suppress(TransportError):
-            found = await self._once(("era", server.url, ""), partial(self._find_era, server, principal))
+            found = await self._once(("era", (server.url, "", "")), partial(self._find_era, server, principal))
             if (found.modern is None) is not (era.modern is None):
                 for session in [one for one in self._sessions.values() if one.server is server]:
                     self.forget(session)
 
-    def _key(self, server: Server, principal: str) -> tuple[str, str]:
-        return server.url, "" if self._is_shared else principal
+    def _key(self, server: Server, principal: str, user: str) -> Key:
+        return (server.url, "", "") if self._is_shared else (server.url, principal, user)
 
-    async def _once(self, key: tuple[str, str, str], make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    async def _once(self, key: tuple[str, Key], make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
         """The outcome of what is made once for all who ask while it is made; none of them interrupts it."""
         making = self._making.get(key)
         if making is None:
@@ -156,17 +160,17 @@ class McpSessions:
         await asyncio.wait([making])  # `shield` reports a failure to the loop if its caller has gone (Python 3.14)
         return making.result()
 
-    def _made(self, key: tuple[str, str, str], making: asyncio.Task[Any]) -> None:
+    def _made(self, key: tuple[str, Key], making: asyncio.Task[Any]) -> None:
         del self._making[key]
         if not making.cancelled():
             making.exception()  # all who asked may have gone
 
-    async def _make(self, server: Server, principal: str) -> Session:
+    async def _make(self, server: Server, principal: str, user: str) -> Session:
         try:
             async with asyncio.timeout(AGREE_S):
                 era = self._eras.get(server.url)
                 if era is None:
-                    era = await self._once(("era", server.url, ""), partial(self._find_era, server, principal))
+                    era = await self._once(("era", (server.url, "", "")), partial(self._find_era, server, principal))
                 if era.modern is not None:
                     return era.modern
                 agreed, announces = await self._initialize(server, principal)
@@ -177,8 +181,8 @@ class McpSessions:
             raise TransportError(exc.kind, str(exc), sent=False) from exc  # no tool was called
         except TimeoutError as exc:
             raise TransportError(Kind.TIMEOUT, "The handshake took too long.", sent=False) from exc
-        session = Session(agreed, server, principal, self._clock(), announces)
-        self._sessions[self._key(server, principal)] = session
+        session = Session(agreed, server, principal, self._clock(), user, announces)
+        self._sessions[self._key(server, principal, user)] = session
         self.version = agreed.version
         self._end_idle()
         return session
@@ -186,16 +190,26 @@ class McpSessions:
     # Ends of sessions.
 
     def _end_idle(self) -> None:
-        """Ends the sessions that were not used for long, and those beyond the limit that no call uses."""
-        now = self._clock()
+        """Ends the sessions that were not used for long, and those beyond the limit that no call uses.
+
+        Beyond the limit it is the turn of the principal with the most: callers name users as they like.
+        """
+        due_s = self._clock() - IDLE_S
         for key, session in list(self._sessions.items()):
-            is_due = now > session.used_at + IDLE_S or len(self._sessions) > self._most
-            if not is_due:
+            if session.used_at >= due_s:
                 break  # the others were used later
             if not session.calls:
-                del self._sessions[key]
-                if session.agreed.session is not None:
-                    self._channel.tell(session.server, mcp_server.end(session.agreed), session.principal)
+                self._end(key)
+        for _ in range(len(self._sessions) - self._most):
+            idle = [key for key, session in list(self._sessions.items())[:-1] if not session.calls]
+            counts = Counter(principal for _, principal, _ in self._sessions)
+            if idle:
+                self._end(max(idle, key=lambda key: counts[key[1]]))  # of these the one not used for longest
+
+    def _end(self, key: Key) -> None:
+        session = self._sessions.pop(key)
+        if session.agreed.session is not None:
+            self._channel.tell(session.server, mcp_server.end(session.agreed), session.principal)
 
     async def aclose(self) -> None:
         """Ends all sessions, as far as their servers answer soon."""
@@ -217,7 +231,7 @@ class McpSessions:
             discovered = await self._probe(server, principal)
         now, modern = self._clock(), None
         if discovered is not None:
-            modern = Session(Agreed(MODERN), server, "", now, mcp_results.announces_changes(discovered))
+            modern = Session(Agreed(MODERN), server, "", now, announces=mcp_results.announces_changes(discovered))
             self.title = mcp_results.server_title(discovered)
             self.version = MODERN
         era = self._eras[server.url] = _Era(modern, now)

@@ -119,11 +119,11 @@ class CallNames:
         """The digests of the user whom a caller's credential names."""
         return self._users(principal, user_id)
 
-    def group(self, principal: str, name: str | None) -> str:
-        """A conversation as tool servers know it; without a name a new one. No principal can choose another's."""
+    def group(self, principal: str, name: str | None, user_id: str | None = None) -> str:
+        """A conversation as tool servers know it; without a name a new one. Nobody can choose another's."""
         if name is None:
             return ONCE + secrets.token_urlsafe(RANDOM_BYTES)
-        return self._digester.digest("group", principal, name)
+        return self._digester.digest("group", principal, name, *(() if user_id is None else (user_id,)))
 
 
 def new_run(*, named: bool) -> str:

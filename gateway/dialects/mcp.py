@@ -27,7 +27,7 @@ from gateway.dialects.mcp_requests import (
     version_of,
     version_of_head,
 )
-from gateway.dialects.mcp_session_ids import Sealing, Session, SessionIds
+from gateway.dialects.mcp_session_ids import Sealing, Session, SessionIds, owner_of
 from gateway.dialects.mcp_tools import LIST_TTL_MS, instructions_of
 from gateway.dialects.mcp_wire import (
     BATCHED,
@@ -161,10 +161,11 @@ class McpSurface:
 
     def open(self, head: Head, document: Json, caller: Caller) -> Opened:
         if not isinstance(document, dict):
-            return self._open_other(head, document, caller.principal)
+            return self._open_other(head, document, owner_of(caller))
         params, method, id_ = document.get("params", {}), document.get("method"), document.get("id")
         meta = params.get("_meta") if isinstance(params, dict) else None
-        version, session = self._revision(head, meta, caller.principal)
+        owner = owner_of(caller)
+        version, session = self._revision(head, meta, owner)
         if needs_no_answer(document, version):
             return self._take(method, params, version, session)
         if not is_id(id_):
@@ -179,19 +180,19 @@ class McpSurface:
             answer = (self._modern if version == MODERN else self._legacy).get(method)
             if answer is None:
                 raise RpcError(NO_METHOD, "Method not found", status=404)
-            message = Message(id_, method, params, version, caller.principal, session, can_get_scopes(caller))
+            message = Message(id_, method, params, version, owner, session, can_get_scopes(caller))
             return answer(message, head)
         except GatewayError as error:
             return RefusedOpening(self._encoder(version, id_, is_call=method == "tools/call"), error)
 
-    def _revision(self, head: Head, meta: Json, principal: str) -> tuple[str, Session | None]:
+    def _revision(self, head: Head, meta: Json, owner: str) -> tuple[str, Session | None]:
         """The revision that a request is answered in, and its session, if it is a legacy one that has any."""
         if head.headers.get(VERSION) == MODERN_TEXT:
             return MODERN, None
         version = version_of(head, meta)
         if version == MODERN or SESSION not in head.headers:
             return version, None
-        session = self._sessions.read(head.headers[SESSION], principal)
+        session = self._sessions.read(head.headers[SESSION], owner)
         return version if session is None or VERSION in head.headers else session.version, session
 
     def _encoder(self, version: str, id_: Json, *, is_call: bool = False) -> McpEncoder:
@@ -235,7 +236,7 @@ class McpSurface:
             "serverInfo": SERVER,
         }
         opens = opens_urls(message.params.get("capabilities"))
-        session = self._sessions.new(version, opens, message.principal)
+        session = self._sessions.new(version, opens, message.owner)
         return self._with_instructions(encoder, begun, head, ((SESSION, session),))
 
     def _ping(self, message: Message, head: Head) -> Opened:
@@ -260,11 +261,11 @@ class McpSurface:
 
     # Bodies that are not one request, and requests that are about others.
 
-    def _open_other(self, head: Head, document: Json, principal: str) -> Opened:
+    def _open_other(self, head: Head, document: Json, owner: str) -> Opened:
         """Opens what is not one message."""
         if head.method == "GET":
-            return self._calls.resume(head, principal)
-        version, _ = self._revision(head, None, principal)
+            return self._calls.resume(head, owner)
+        version, _ = self._revision(head, None, owner)
         if isinstance(document, list) and version in BATCHED:
             return self._batch(document, version)
         raise RpcError(INVALID, "The body must be one JSON-RPC request.")

@@ -28,7 +28,7 @@ from gateway.dialects.mcp_wire import (
 )
 from gateway.errors import ErrorCode, GatewayError
 from gateway.jsontext import encode
-from gateway.model import Arguments, Json, JsonObject, ToolCall, ToolRef
+from gateway.model import Json, JsonObject, ToolCall, ToolRef, user_of
 from gateway.surfaces import NO_TERMS, Awaited, CallTerms, Handover, Opened, OpenedCall, OpenedReturn, RefusedOpening
 from gateway.wire import Head
 
@@ -67,7 +67,8 @@ class CallReader:
             raise RpcError(PARAMS, "arguments must be an object.")
         meta = params.get("_meta")
         ref, lent = _tool_ref(name, toolkit), _lent(meta, head)
-        prompt, awaited = self._prompt(message, name, given)
+        call = _call_of({"input": given, **lent}, ref) if lent else ToolCall(ref=ref, arguments=given)
+        prompt, awaited = self._prompt(message, name, call)
         after_s = None
         if self._task_after_s is not None and message.version == MODERN and mcp_tasks.takes_tasks(meta):
             after_s = self._task_after_s
@@ -86,10 +87,9 @@ class CallReader:
         handover = None if after_s is None else mcp_tasks.handover(encoder, after_s)
         reports = stream is not None and stream.progress_token is not None
         terms, hides = _terms(message, meta, handover, reports=reports), not message.can_get_scopes
-        call = _call_of({"input": given, **lent}, ref) if lent else ToolCall(ref=ref, arguments=given)
         return OpenedCall(encoder, call, hides, awaited, terms)
 
-    def _prompt(self, message: Message, tool: str, arguments: Arguments) -> tuple[UrlPrompt | None, Awaited | None]:
+    def _prompt(self, message: Message, tool: str, call: ToolCall) -> tuple[UrlPrompt | None, Awaited | None]:
         """How the user can be asked to open URLs, and what the caller brings back of it. Raises RpcError."""
         if message.version == MODERN:
             capabilities, state = message.params["_meta"][CAPABILITIES_MEMBER], message.params.get("requestState")
@@ -104,9 +104,10 @@ class CallReader:
         is_modern = message.version == MODERN
         prompt = UrlPrompt(
             sealing=self._consents,
-            principal=message.principal,
+            owner=message.owner,
+            user=user_of(call.context),
             tool=tool,
-            arguments=arguments,
+            arguments=call.arguments,
             is_modern=is_modern,
             asks=asks,
         )
@@ -123,12 +124,12 @@ class CallReader:
         session = message.session
         if session is None or not is_resumable(session, message.version):
             return None
-        return partial(self._sessions.event, session, message.id, message.principal)
+        return partial(self._sessions.event, session, message.id, message.owner)
 
-    def resume(self, head: Head, principal: str) -> Opened:
+    def resume(self, head: Head, owner: str) -> Opened:
         """Opens a GET for the answer of a stream that broke off (2025-11-25, Resumability)."""
         last = head.headers[LAST_EVENT]
-        event = self._sessions.read_event(last, principal)
+        event = self._sessions.read_event(last, owner)
         if event is None:
             raise no_stream(head)
         key, id_ = event

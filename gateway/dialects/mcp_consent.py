@@ -31,11 +31,13 @@ _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 class UrlPrompt(Struct, frozen=True, kw_only=True):
     """How the caller of one call asks its user, if it `asks`. `is_modern`: it brings the answers back.
 
-    `seen` are the URLs that the user has opened for this call already.
+    `owner` is the caller, with the user whom its credential names (`owner_of`); `user` is whom the call is for by its
+    own words (`user_of`). `seen` are the URLs that the user has opened for this call already.
     """
 
     sealing: Sealing
-    principal: str
+    owner: str
+    user: str
     tool: str
     arguments: Arguments
     is_modern: bool
@@ -76,11 +78,10 @@ class UrlPrompt(Struct, frozen=True, kw_only=True):
         return replace(self, seen=frozenset(one["url"] for one in awaited.challenges))
 
     def _bound(self) -> bytes:
-        """What a state is sealed for; neither principals nor names hold control characters."""
+        """What a state is sealed for."""
         given = self.arguments
         text = bytes(given) if isinstance(given, Raw) else _encode_sorted(given)
-        name = f"{self.principal}\n{self.tool}\n".encode("utf-8", "surrogatepass")
-        return name + blake2b(text, digest_size=32).digest()
+        return encode([self.owner, self.user, self.tool]) + blake2b(text, digest_size=32).digest()
 
 
 def opens_urls(capabilities: Json) -> bool:

@@ -32,14 +32,15 @@ MODERN_TEXT = MODERN.encode()
 class Message(Struct, frozen=True):
     """A request as JSON-RPC has it. `version` is the revision that it is answered in.
 
-    `can_get_scopes`: its caller can act on being told that scopes are missing.
+    `owner`: whose session it may be in (`owner_of`). `can_get_scopes`: its caller can act on being told that scopes are
+    missing.
     """
 
     id: Json
     method: str
     params: JsonObject
     version: str
-    principal: str
+    owner: str
     session: Session | None = None
     can_get_scopes: bool = False
 

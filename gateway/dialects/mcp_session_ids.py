@@ -15,8 +15,9 @@ from gateway import jsontext
 from gateway.dialects.mcp_wire import RESUMABLE
 from gateway.jsontext import encode
 from gateway.model import Json
+from gateway.ports import Caller
 
-EVENT = b"event\n"  # before the principal in the data of an event's seal; no principal has a line end
+EVENT = b"event\n"  # before the owner in the data of an event's seal; no principal has a line end
 MAX_SEALED = 1024  # characters
 
 
@@ -46,31 +47,36 @@ class Session(Struct, frozen=True):
         return f"{self.key}.{blake2b(encode(id_), digest_size=16).hexdigest()}"
 
 
+def owner_of(caller: Caller) -> str:
+    """Whose a session is: its principal's; if the credential names a user, of that user alone."""
+    return caller.principal if caller.user_id is None else f"{caller.principal}\n{caller.user_id}"
+
+
 class SessionIds:
-    """Makes and reads the ids."""
+    """Makes and reads the ids; for `owner` see `owner_of`."""
 
     def __init__(self, sealer: Sealing) -> None:
         self._sealer = sealer
 
-    def new(self, version: str, opens_urls: bool, principal: str) -> bytes:
+    def new(self, version: str, opens_urls: bool, owner: str) -> bytes:
         """The id of a new session."""
-        return self._seal([version, opens_urls], principal.encode())
+        return self._seal([version, opens_urls], owner.encode())
 
-    def read(self, id_: bytes, principal: str) -> Session | None:
+    def read(self, id_: bytes, owner: str) -> Session | None:
         """The session of an id; None for one that is not ours or another caller's."""
-        opened = self._open(id_, principal.encode())
+        opened = self._open(id_, owner.encode())
         if opened is None:
             return None
         version, opens_urls = opened
         return Session(version, opens_urls, blake2b(id_, digest_size=16).hexdigest())
 
-    def event(self, session: Session, id_: Json, principal: str) -> bytes:
+    def event(self, session: Session, id_: Json, owner: str) -> bytes:
         """The id of the event from which the answer to a request is resumed."""
-        return self._seal([session.request_key(id_), id_], EVENT + principal.encode())
+        return self._seal([session.request_key(id_), id_], EVENT + owner.encode())
 
-    def read_event(self, id_: bytes, principal: str) -> tuple[str, Json] | None:
+    def read_event(self, id_: bytes, owner: str) -> tuple[str, Json] | None:
         """The key and the id of the request of an event; None for one that is not ours or another caller's."""
-        opened = self._open(id_, EVENT + principal.encode())
+        opened = self._open(id_, EVENT + owner.encode())
         return None if opened is None else (opened[0], opened[1])
 
     def _seal(self, content: Json, associated_data: bytes) -> bytes:

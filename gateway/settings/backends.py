@@ -237,7 +237,7 @@ class McpBackendSettings(ReplicatedBackendSettings):
     )
     sessions: Choice[McpSessions] = setting(
         "principal",
-        "Who shares a session of a legacy server: each caller has its own (`principal`), or all callers share one "
+        "Who shares a session of a legacy server: each user of each caller has its own (`principal`), or all share one "
         "(`shared`).",
     )
     json_text: Flag = setting(

@@ -201,6 +201,20 @@ async def test_mcp_57_there_are_at_most_so_many_sessions() -> None:
         assert double.of("DELETE")[0].request.header("mcp-session-id") == "s1"
 
 
+async def test_a_caller_that_names_many_users_ends_its_own_sessions_first() -> None:
+    async with serving("legacy") as double, sessions_of(double, [0.0], most=3) as (sessions, server):
+        bert = await sessions.agree(server, "bert")
+        busy = await sessions.agree(server, "anna", "user 0")
+        busy.calls = 1
+        for number in range(1, 6):
+            await sessions.agree(server, "anna", f"user {number}")
+        assert sessions.known(server, "bert") is bert
+        assert sessions.known(server, "anna", "user 0") is busy
+        assert [sessions.known(server, "anna", f"user {number}") is None for number in range(1, 6)] == [True] * 4 + [
+            False
+        ]
+
+
 async def test_a_waiter_that_leaves_does_not_interrupt_the_others() -> None:
     async def slow(talk: Talk) -> None:
         await release.wait()

@@ -142,6 +142,7 @@ def test_other_keys_make_other_names() -> None:
 def test_a_conversation_is_its_principals_own_and_one_without_a_name_is_new() -> None:
     assert NAMES.group("p", "g") == NAMES.group("p", "g")
     assert len({NAMES.group("p", "g"), NAMES.group("q", "g"), NAMES.group("p", "h"), NAMES.group("p", "")}) == 4
+    assert len({NAMES.group("p", "g"), NAMES.group("p", "g", "u"), NAMES.group("p", "g", "v")}) == 3
     assert NAMES.group("p", None) != NAMES.group("p", None)
     assert NAMES.group("p", None).startswith(ONCE)
 
