@@ -151,7 +151,7 @@ def _argument(
     """One parameter; None for one that cannot be sent and may be left out. Raises OperationError."""
     name, required = node["name"], where == "path" or node.get("required") is True
     try:
-        media_type, schema = _content(node, where)
+        media_type, schema = _content(node, where, converter)
         style, explode = _style(where, {} if media_type else node)
         if schema is None:
             warnings.append(f"Its parameter {name[:64]!r} has no schema; it is taken for a text.")
@@ -179,9 +179,9 @@ def _argument(
     )
 
 
-def _content(node: JsonObject, where: Where) -> tuple[str, Json]:
+def _content(node: JsonObject, where: Where, converter: Converter) -> tuple[str, Json]:
     """The media type of a parameter that has one, and its schema. Raises OperationError."""
-    content = node.get("content")
+    content = converter.document.follow(node.get("content"))
     if not isinstance(content, dict) or not content:
         if where == "querystring":
             raise OperationError("it has no media type.")
@@ -193,7 +193,7 @@ def _content(node: JsonObject, where: Where) -> tuple[str, Json]:
         raise OperationError(f"its media type is {media_type[:64]!r}.")
     if not is_form and kind not in ("application/json", "text/json", "text/plain") and not kind.endswith("+json"):
         raise OperationError(f"its media type is {media_type[:64]!r}.")
-    return kind, described.get("schema", {}) if isinstance(described, dict) else {}
+    return kind, converter.document.resolve(described).get("schema", {})
 
 
 def _style(where: Where, node: JsonObject) -> tuple[Style, bool]:

@@ -16,12 +16,16 @@ import msgspec
 from gateway import jsontext
 from gateway.model import Json, JsonObject
 from gateway.openapi import files, references, servers, swagger
+from gateway.openapi.errors import OperationError
 from gateway.openapi.yamltext import YamlTextError, decode_yaml
 
 Dialect = Literal["3.0", "3.1", "3.2"]
 
 MAX_BYTES = 64 * 1024 * 1024
 VERSION = re.compile(r"3\.([0-9]+)(\.[0-9]+)?([-+].*)?", re.ASCII | re.DOTALL)
+# Members of a document that others look into by name.
+OUTER = ("info", "paths", "components", "definitions", "parameters", "responses", "securityDefinitions")
+MAX_WARNINGS = 50
 SHOWN = 40  # characters of a version in a message
 
 _decode = msgspec.json.Decoder().decode
@@ -60,6 +64,15 @@ class Document:
         """The object that a node is, or that its `$ref` leads to. Raises OperationError."""
         return references.resolve(self.root, node)
 
+    def follow(self, node: Json) -> Json:
+        """What a node is, or what its `$ref` leads to. Raises UnresolvedError."""
+        return references.follow(self.root, node)
+
+    def warn(self, text: str) -> None:
+        """Notes what was adapted, once."""
+        if len(self.warnings) < MAX_WARNINGS and text not in self.warnings:
+            self.warnings.append(text)
+
     def prefix(self, *nodes: JsonObject) -> str:
         """The path before that of an operation, by the innermost of its nodes with servers. Raises OperationError."""
         return self._servers.prefix(*(node.get("servers") for node in nodes))
@@ -80,7 +93,10 @@ def read_document(text: bytes, url: str = "", variables: Mapping[str, str] | Non
     if isinstance(own := root.get("$self"), str):
         references.make_local(root, own)
     if folder:
-        warnings += files.bundle(root, folder, _decoded)
+        files.bundle(root, folder, _decoded)
+    _follow(root, *OUTER)
+    if isinstance(components := root.get("components"), dict):
+        _follow(components, "securitySchemes", root=root)
     if "swagger" in root:
         root = swagger.to_openapi3(root)
     if not isinstance(root.get("paths"), dict) and (dialect == "3.0" or "paths" in root):
@@ -88,6 +104,16 @@ def read_document(text: bytes, url: str = "", variables: Mapping[str, str] | Non
     document = Document(root, dialect, url, variables or {})
     document.warnings += warnings
     return document
+
+
+def _follow(holder: JsonObject, *names: str, root: JsonObject | None = None) -> None:
+    """Puts what members refer to in their place, as where each part of a document is a file. Raises DocumentError."""
+    for name in names:
+        if isinstance(holder.get(name), dict) and "$ref" in holder[name]:
+            try:
+                holder[name] = references.resolve(root or holder, holder[name])
+            except OperationError as exc:
+                raise DocumentError(f"The document's {name!r} cannot be read: {exc}") from exc
 
 
 def _decoded(text: bytes) -> Json:

@@ -5,3 +5,7 @@ from __future__ import annotations
 
 class OperationError(ValueError):
     """An operation that cannot be a tool; the text says why, for the operator."""
+
+
+class UnresolvedError(OperationError):
+    """A reference that leads nowhere. Where what it names may be left out, only that is."""

@@ -1,4 +1,4 @@
-"""Documents of several files: what references name becomes part of the document, and references of that lead there.
+"""Documents of several files: what references name is read as part of the document, once something needs it.
 
 Only for documents from a file whose operator allows it, and only below its folder. A reference to anything else stays
 as it is, and the operation that needs it is refused.
@@ -11,80 +11,56 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
 from gateway.model import Json, JsonObject
+from gateway.openapi.errors import UnresolvedError
 from gateway.openapi.references import fragment_name, referring
 
 MEMBER = "x-files"  # of the document: what the files hold, by their paths
 SUFFIXES = (".json", ".yaml", ".yml")
-MAX_FILES = 1000
+MAX_FILES = 10_000  # that are read; others in the folder, such as samples of code, do not count
 MAX_BYTES = 64 * 1024 * 1024  # of all files together
 
 
-def bundle(root: JsonObject, folder: str, decode: Callable[[bytes], Json]) -> list[str]:
-    """Puts the files that a document refers to into it. Returns warnings about those that it cannot have.
+def bundle(root: JsonObject, folder: str, decode: Callable[[bytes], Json]) -> None:
+    """Makes references of a document to files lead to a member of it, where each file is read when it is looked up.
 
     `decode` reads the text of a file; it raises ValueError.
     """
-    return _Bundle(root, folder, decode).warnings
+    root[MEMBER] = _Files(root, folder, decode)
 
 
-class _Bundle:
+class _Files(dict[str, Json]):
+    """What files below a folder hold, by their paths below it, read when it is looked up. Raises UnresolvedError."""
+
     def __init__(self, root: JsonObject, folder: str, decode: Callable[[bytes], Json]) -> None:
-        self.warnings: list[str] = []
+        super().__init__()
         self._folder = Path(folder).resolve()
         self._decode = decode
-        self._files: JsonObject = {}
-        self._refused: set[str] = set()
+        self._refused: dict[str, str] = {}
         self._size = 0
         self._seen: set[int] = set()  # objects that YAML aliases share are rewritten once
-        waiting: list[tuple[Json, str]] = [(root, "")]  # with the path of its file below the folder
-        while waiting:
-            value, name = waiting.pop()
-            waiting += ((self._files[found], found) for found in self._rewrite(value, name))
-        root[MEMBER] = self._files
+        self._rewrite(root, "")
 
-    def _rewrite(self, value: Json, name: str) -> list[str]:
-        """Makes all references in a file lead into the document; returns the names of files that are new."""
-        found: list[str] = []
+    def __missing__(self, name: str) -> Json:
+        if name not in self._refused:
+            try:
+                self[name] = value = self._read(name)
+            except (OSError, ValueError) as exc:
+                self._refused[name] = f"{exc.strerror}." if isinstance(exc, OSError) else str(exc)
+            else:
+                self._rewrite(value, name)
+                return value
+        raise UnresolvedError(f"It refers to the file {name[:120]!r}, which cannot be read: {self._refused[name]}")
+
+    def _rewrite(self, value: Json, name: str) -> None:
+        """Makes all references in a file, whose path below the folder is its name, lead into the document."""
         for node in referring(value, self._seen):
             file, _, fragment = node["$ref"].partition("#")
-            other = self._named(file, name) if file else name
-            if other and (not file or self._have(other, found)):
+            other = _path(file, name) if file else name
+            if other:
                 node["$ref"] = f"#/{MEMBER}/{fragment_name(other)}{fragment}"
-        return found
-
-    def _named(self, file: str, beside: str) -> str | None:
-        """The path below the folder of a file that another one names; None for what is no such path."""
-        if ":" in file or "?" in file or file.startswith(("/", "\\")):
-            return None
-        path = PurePosixPath(beside).parent / unquote(file)
-        parts: list[str] = []
-        for part in path.parts:
-            if part != "..":
-                parts.append(part)
-            elif parts:
-                parts.pop()
-            else:
-                return None
-        return "/".join(parts)
-
-    def _have(self, name: str, new: list[str]) -> bool:
-        """Reads a file, unless it was read; false if the document cannot have it."""
-        if name in self._files:
-            return True
-        if name in self._refused:
-            return False
-        try:
-            self._files[name] = self._read(name)
-        except (OSError, ValueError) as exc:
-            self._refused.add(name)
-            reason = exc.strerror if isinstance(exc, OSError) else str(exc)
-            self.warnings.append(f"The file {name!r} cannot be part of the document: {reason}")
-            return False
-        new.append(name)
-        return True
 
     def _read(self, name: str) -> Json:
-        if len(self._files) >= MAX_FILES:
+        if len(self) >= MAX_FILES:
             raise ValueError(f"there are more than {MAX_FILES} files.")
         if not name.lower().endswith(SUFFIXES):
             raise ValueError("its name does not end like that of a document.")
@@ -97,3 +73,19 @@ class _Bundle:
         if self._size > MAX_BYTES:
             raise ValueError(f"all files together are larger than {MAX_BYTES} bytes.")
         return self._decode(text)
+
+
+def _path(file: str, beside: str) -> str | None:
+    """The path below the folder of a file that another one names; None for what is no such path."""
+    if ":" in file or "?" in file or file.startswith(("/", "\\")):
+        return None
+    path = PurePosixPath(beside).parent / unquote(file)
+    parts: list[str] = []
+    for part in path.parts:
+        if part != "..":
+            parts.append(part)
+        elif parts:
+            parts.pop()
+        else:
+            return None
+    return "/".join(parts)

@@ -27,6 +27,8 @@ STYLES = {
     "header": ("simple",),
     "cookie": ("form", "cookie"),
 }
+# Of these every operation has some.
+MEMBERS = frozenset(("operationId", "summary", "description", "parameters", "requestBody", "responses"))
 MAX_METHOD = 64  # characters
 RESPONSE = re.compile(r"[1-5](?:[0-9]{2}|XX)")
 NO_NAME = re.compile(r"[+#./;?&*].*|.*[*]")  # of RFC 6570, which are not OpenAPI's
@@ -86,21 +88,30 @@ def operations(document: Document, terms: Terms) -> Iterator[Operation | Rejecte
 def partial_operations(document: Document) -> Iterator[PartialOperation | Rejected]:
     """All operations of a document, in its order, as far as choosing and naming them takes."""
     offered = document.root.get("x-mcp")
-    for path, item in document.root.get("paths", {}).items():
+    for path, path_item in document.root.get("paths", {}).items():
         if path.startswith("x-"):
             continue
         try:
-            path_node = _path_node(document, item)
+            path_node = _resolved(document, path_item)
         except OperationError as exc:
             yield Rejected(id=path[:MAX_SHOWN], reason=str(exc))
             continue
-        for method, node in _by_method(path_node, document):
-            if isinstance(node, dict):
-                yield PartialOperation(
-                    _read_partial(method, path, node, path_node.get("x-mcp", offered)), node, path_node
-                )
-            else:
-                yield Rejected(id=f"{method} {path}"[:MAX_SHOWN], reason="It is no object.")
+        for method, item in _by_method(path_node, document):
+            try:
+                node = _resolved(document, item)
+                if node is not item:
+                    _check_is_operation(node)
+            except OperationError as exc:
+                yield Rejected(id=f"{method} {path}"[:MAX_SHOWN], reason=str(exc))
+                continue
+            operation = _read_partial(method, path, node, path_node.get("x-mcp", offered))
+            yield PartialOperation(operation, node, path_node)
+
+
+def _check_is_operation(node: JsonObject) -> None:
+    """Raises OperationError for what a reference leads to that is something else: it would be called without all."""
+    if not node.keys().isdisjoint((*METHODS, "paths")) or node.keys().isdisjoint(MEMBERS):
+        raise OperationError("It refers to something that is no operation.")
 
 
 def completed(partial: PartialOperation, document: Document, terms: Terms) -> Operation:
@@ -127,8 +138,8 @@ def rejected(operation: Operation, reason: str) -> Rejected:
     return Rejected(id=(operation.id or operation.place)[:MAX_SHOWN], reason=reason)
 
 
-def _path_node(document: Document, item: Json) -> JsonObject:
-    """A path item; what stands beside its `$ref` wins."""
+def _resolved(document: Document, item: Json) -> JsonObject:
+    """A path item, or an operation; what stands beside its `$ref` wins. Raises OperationError."""
     found = document.resolve(item)
     return found if found is item else {**found, **{name: item[name] for name in item if name != "$ref"}}
 
@@ -195,6 +206,7 @@ def _parameters(document: Document, node: JsonObject, path_node: JsonObject) -> 
 
 def _parameters_of(document: Document, listed: Json) -> dict[tuple[str, str], JsonObject]:
     """Parameters by place and name; names of headers are the same in any case. Raises OperationError."""
+    listed = document.follow(listed)
     if not isinstance(listed, list | None):
         raise OperationError("Its 'parameters' are no list.")
     found: dict[tuple[str, str], JsonObject] = {}
@@ -225,6 +237,7 @@ def _body(document: Document, node: Json) -> JsonObject | None:
 
 def _responses(document: Document, node: Json) -> JsonObject:
     """The responses by status, `2XX` or `default`; one of a failure that cannot be read says nothing."""
+    node = document.follow(node)
     if not isinstance(node, dict | None):
         raise OperationError("Its 'responses' are no object.")
     found: JsonObject = {}
@@ -242,7 +255,7 @@ def _responses(document: Document, node: Json) -> JsonObject:
 
 def _with_content(document: Document, holder: JsonObject) -> JsonObject:
     """A body or response with its media types resolved (3.2, Media Type Object)."""
-    content = holder.get("content")
+    content = document.follow(holder.get("content"))
     if content is None:
         return holder
     if not isinstance(content, dict):

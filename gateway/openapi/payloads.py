@@ -110,7 +110,8 @@ def _lines(described: JsonObject, converter: Converter) -> Json:
 def _form(kind: str, sent: str, described: JsonObject, converter: Converter) -> Payload:
     """A form, or a multipart body, whose members are parts. Raises OperationError."""
     is_multipart = kind != FORM
-    schema, encoding = described.get("schema", {}), described.get("encoding")
+    follow = converter.document.follow
+    schema, encoding = described.get("schema", {}), follow(described.get("encoding"))
     kinds = kinds_of(schema, converter)
     if kind not in (FORM, MULTIPART) or (kinds and "object" not in kinds):
         raise OperationError(f"Its body is {kind}, which is made of objects as a form only.")
@@ -119,7 +120,7 @@ def _form(kind: str, sent: str, described: JsonObject, converter: Converter) -> 
     for part in converter.parts(converter.resolve(schema), *_IN_PLACE):
         properties = part.get("properties")
         for name, inner in properties.items() if isinstance(properties, dict) else ():
-            field = _field(inner, encodings.get(name), converter, is_multipart=is_multipart)
+            field = _field(inner, follow(encodings.get(name)), converter, is_multipart=is_multipart)
             if field != Field():
                 fields[name] = field
     if is_multipart:
@@ -141,7 +142,7 @@ def _field(schema: Json, encoding: Json, converter: Converter, *, is_multipart: 
         explode=explode if isinstance(explode, bool) else chosen == "form",
         allow_reserved=has_style and said.get("allowReserved") is True,
         is_binary=is_multipart and _is_binary(schema, content_type, converter),
-        headers=_fixed_headers(headers) if is_multipart and isinstance(headers, dict) else {},
+        headers=_fixed_headers(headers, converter) if is_multipart and isinstance(headers, dict) else {},
     )
 
 
@@ -165,11 +166,12 @@ def _is_bytes(media_type: Json) -> bool:
     return bool(kind) and not media.is_json(kind) and not media.is_text(kind)
 
 
-def _fixed_headers(headers: JsonObject) -> dict[str, str]:
+def _fixed_headers(headers: JsonObject, converter: Converter) -> dict[str, str]:
     """Headers of a part for which the document allows one value only."""
     found: dict[str, str] = {}
     for name, header in headers.items():
-        schema = header.get("schema") if isinstance(header, dict) else None
+        header = converter.document.follow(header)
+        schema = converter.document.follow(header.get("schema")) if isinstance(header, dict) else None
         options = texts_of([schema.get("const")]) or texts_of(schema.get("enum")) if isinstance(schema, dict) else []
         values = [value for value in options if value.isprintable() and value.isascii()]
         if len(values) == 1 and is_field_name(name) and name.lower() not in ("content-type", "content-disposition"):

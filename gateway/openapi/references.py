@@ -7,25 +7,48 @@ from urllib.parse import unquote, urldefrag, urljoin
 
 from gateway.jsontext import escaped_name, split_pointer
 from gateway.model import Json, JsonObject
-from gateway.openapi.errors import OperationError
+from gateway.openapi.errors import OperationError, UnresolvedError
 
 MAX_CHAIN = 32  # references that lead to references
 SHOWN = 120  # characters of a reference in a message
 
 
 def target(root: JsonObject, reference: str) -> Json:
-    """What a reference in a document points to. Raises OperationError if it leads out of it, or nowhere."""
-    if reference != "#" and not reference.startswith("#/"):
-        raise OperationError(f"It refers to {reference[:SHOWN]!r}, which is outside its document.")
+    """What a reference in a document points to, also through the references of what it passes.
+
+    Raises UnresolvedError if it leads out of the document, or nowhere.
+    """
     found: Json = root
-    for token in tokens(reference):
-        if isinstance(found, dict) and token in found:
-            found = found[token]
-        elif isinstance(found, list) and token.isascii() and token.isdigit() and int(token[:9]) < len(found):
-            found = found[int(token[:9])]
-        else:
-            raise OperationError(f"It refers to {reference[:SHOWN]!r}, which the document does not have.")
+    waiting = _local_tokens(reference)[::-1]
+    hops = 0
+    while waiting:
+        try:
+            found = _member(found, waiting[-1])
+            waiting.pop()
+        except LookupError:
+            further = found.get("$ref") if isinstance(found, dict) else None
+            hops += 1
+            if not isinstance(further, str) or hops > MAX_CHAIN:
+                message = f"It refers to {reference[:SHOWN]!r}, which the document does not have."
+                raise UnresolvedError(message) from None
+            found = root
+            waiting += _local_tokens(further)[::-1]
     return found
+
+
+def _local_tokens(reference: str) -> list[str]:
+    if reference != "#" and not reference.startswith("#/"):
+        raise UnresolvedError(f"It refers to {reference[:SHOWN]!r}, which is outside its document.")
+    return tokens(reference)
+
+
+def _member(value: Json, token: str) -> Json:
+    """What stands under a token. Raises LookupError, and UnresolvedError for a file that cannot be read."""
+    if isinstance(value, dict):
+        return value[token]
+    if isinstance(value, list) and token.isascii() and token.isdigit():
+        return value[int(token[:9])]
+    raise LookupError
 
 
 def tokens(reference: str) -> list[str]:
@@ -38,16 +61,22 @@ def fragment_name(name: str) -> str:
     return escaped_name(name).replace("%", "%25")
 
 
-def resolve(root: JsonObject, node: Json) -> JsonObject:
-    """The object that a node is, or that it refers to. Raises OperationError."""
+def follow(root: JsonObject, node: Json) -> Json:
+    """What a node is, or what it refers to. Raises UnresolvedError."""
     for _ in range(MAX_CHAIN + 1):
-        if not isinstance(node, dict):
-            raise OperationError("It has something else where its document must have an object.")
-        reference = node.get("$ref")
+        reference = node.get("$ref") if isinstance(node, dict) else None
         if not isinstance(reference, str):
             return node
         node = target(root, reference)
-    raise OperationError(f"It has a chain of more than {MAX_CHAIN} references.")
+    raise UnresolvedError(f"It has a chain of more than {MAX_CHAIN} references.")
+
+
+def resolve(root: JsonObject, node: Json) -> JsonObject:
+    """The object that a node is, or that it refers to. Raises OperationError."""
+    found = follow(root, node)
+    if not isinstance(found, dict):
+        raise OperationError("It has something else where its document must have an object.")
+    return found
 
 
 def referring(root: Json, seen: set[int]) -> Iterator[JsonObject]:

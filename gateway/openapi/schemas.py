@@ -23,7 +23,6 @@ BEFORE_2019 = re.compile("draft-0[467]")
 MAX_IN_PLACE = 1_000  # schemas looked through for the members of one object
 MAX_VARIANTS = 100  # definitions without members that schemas around them exclude
 MAX_DEFINITIONS = 2_000  # of one tool
-MAX_WARNINGS = 50
 SHOWN = 100  # characters of a document in a message
 
 _TOO_DEEP = "One of its schemas is nested too deeply."
@@ -78,9 +77,7 @@ class Converter:
 
     def warn(self, text: str) -> None:
         """Notes what was adapted, once."""
-        warnings = self.document.warnings
-        if len(warnings) < MAX_WARNINGS and text not in warnings:
-            warnings.append(text)
+        self.document.warn(text)
 
     def pattern(self, pattern: str) -> str | None:
         """A regular expression as it can be compiled; None if it cannot."""

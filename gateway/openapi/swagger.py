@@ -29,10 +29,11 @@ MOVED = {
     "#/parameters/": "#/components/parameters/",
     "#/responses/": "#/components/responses/",
 }
-NAMED_SCHEMAS = ("properties", "patternProperties", "definitions")
-LISTED_SCHEMAS = ("allOf", "anyOf", "oneOf")
+NAMED_SCHEMAS = ("properties", "patternProperties", "definitions", "dependencies")
 RENAMED = {"x-nullable": "nullable"}
-SINGLE_SCHEMAS = ("items", "additionalProperties", "not")
+# Some of these are no keywords of Swagger 2.0, and are in its documents all the same; a list has one or several each.
+INNER_SCHEMAS = frozenset(("items", "additionalItems", "additionalProperties", "propertyNames", "contains"))
+INNER_SCHEMAS |= {"allOf", "anyOf", "oneOf", "not", "if", "then", "else"}
 
 
 def to_openapi3(root: JsonObject) -> JsonObject:
@@ -51,14 +52,16 @@ class _Conversion:
         paths = root.get("paths")
         converted: JsonObject = {name: value for name, value in root.items() if name.startswith("x-")}
         converted |= {name: root[name] for name in ("info", "security", "tags") if name in root}
+        schemas = {name: schema_of(schema) for name, schema in _members(root.get("definitions"))}
         return converted | {
             "openapi": "3.0.3",
+            "definitions": schemas,  # for references in parts that are taken as they are, such as those of files
             "servers": self._servers(),
             "paths": {path: self._path_item(item) for path, item in paths.items()}
             if isinstance(paths, dict)
             else paths,
             "components": {
-                "schemas": {name: schema_of(schema) for name, schema in _members(root.get("definitions"))},
+                "schemas": schemas,
                 "responses": {
                     name: self._response(response, self._produces) for name, response in _members(root.get("responses"))
                 },
@@ -102,7 +105,9 @@ class _Conversion:
             return entry
 
     def _operation(self, operation: Json, shared: Json) -> Json:
-        if not isinstance(operation, dict):
+        try:
+            operation = references.resolve(self._root, operation)
+        except OperationError:
             return operation
         moved = ("parameters", "responses", "consumes", "produces", "schemes")
         converted = {name: value for name, value in operation.items() if name not in moved}
@@ -153,12 +158,10 @@ def schema_of(schema: Json) -> Json:
 
 def _member(name: str, value: Json) -> Json:
     """A member of a schema."""
-    if name in SINGLE_SCHEMAS:
-        return schema_of(value)
+    if name in INNER_SCHEMAS:
+        return [schema_of(entry) for entry in value] if isinstance(value, list) else schema_of(value)
     if name in NAMED_SCHEMAS and isinstance(value, dict):
         return {inner: schema_of(named) for inner, named in value.items()}
-    if name in LISTED_SCHEMAS and isinstance(value, list):
-        return [schema_of(entry) for entry in value]
     if name == "$ref" and isinstance(value, str):
         return _moved(value)
     if name == "discriminator" and isinstance(value, str):

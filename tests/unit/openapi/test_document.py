@@ -139,7 +139,7 @@ def test_openapi_t21_a_document_of_webhooks_has_no_operations_and_a_later_minor_
 
 CHAIN = {f"P{number}": {"$ref": f"#/components/parameters/P{number + 1}"} for number in range(33)}
 BROKEN = [
-    ("/a", {"get": "text"}, "GET /a", "It is no object."),
+    ("/a", {"get": "text"}, "GET /a", "It has something else where its document must have an object."),
     ("/a", {"$ref": "#/nowhere"}, "/a", "It refers to '#/nowhere', which the document does not have."),
     ("/a", {"$ref": "#/paths/~1a"}, "/a", "It has a chain of more than 32 references."),
     ("a", {"get": {}}, "GET a", "Its path does not begin with '/'."),
@@ -300,15 +300,81 @@ def test_openapi_9_files_beside_a_document_become_part_of_it_where_that_is_allow
     schema = {"$ref": "#/x-files/root.yaml/components/p"}
     assert operation.parameters == ({"name": "n", "in": "query", "schema": schema},)
     assert read.resolve(schema) is operation.parameters[0]
-    assert set(operations.values()) == {f"It refers to {name!r}, which is outside its document." for name in ELSEWHERE}
-    assert len([warning for warning in read.warnings if "cannot be part of the document" in warning]) == 3
+    reasons = {f"/{number}": operations[f"/{number}"] for number, _ in enumerate(ELSEWHERE)}
+    for (name, reason), told in zip(ELSEWHERE.items(), reasons.values(), strict=True):
+        file = f"It refers to the file {name!r}, which cannot be read: {reason}"
+        assert told == (file if reason else f"It refers to {name!r}, which is outside its document.")
     assert "GET /a" not in found(read_document(encode(root(paths))))
 
 
-ELSEWHERE = [
-    *("../secret.yaml", "parts/../../secret.yaml", "%2e%2e/secret.yaml", "link.yaml", "none.yaml", "broken.yaml"),
-    *("/etc/passwd", "file:///etc/passwd", "https://x.test/a.yaml", "//x.test/a.yaml"),
+NOT_THERE = "it is no file below the document's folder."
+ELSEWHERE = {
+    **dict.fromkeys(("../secret.yaml", "parts/../../secret.yaml", "%2e%2e/secret.yaml"), ""),
+    **dict.fromkeys(("/etc/passwd", "file:///etc/passwd", "https://x.test/a.yaml", "//x.test/a.yaml"), ""),
+    **dict.fromkeys(("link.yaml", "none.yaml"), NOT_THERE),
+    "notes.md": "its name does not end like that of a document.",
+    "broken.yaml": "The document is neither JSON nor YAML: the key 'a' stands there twice (line 2).",
+}
+
+
+def test_operations_that_are_references_are_those_they_refer_to(tmp_path: Path) -> None:
+    """As large documents are written: every operation is a file, or stands elsewhere in the document."""
+    (tmp_path / "delete.yaml").write_text(
+        "operationId: purge\nparameters: {$ref: 'shared.yaml#/parameters'}\n"
+        "requestBody: {content: {$ref: 'shared.yaml#/content'}}\nresponses: {$ref: 'shared.yaml#/responses'}\n"
+    )
+    (tmp_path / "shared.yaml").write_text(
+        "parameters: [{name: tag, in: query, required: true, schema: {type: string}}]\n"
+        "content: {text/plain: {}}\nresponses: {'204': {description: ''}}\n"
+    )
+    (tmp_path / "paths.yaml").write_text(
+        "/a: {delete: {$ref: delete.yaml}, get: {$ref: 'root.json#/x-shared/get', summary: near}, post: {$ref: '#/x'}}"
+    )
+    shared = {"get": {"operationId": "all", "summary": "far", "parameters": [{"$ref": "#/components/parameters/T"}]}}
+    parts = {"components": {"parameters": {"$ref": "#/x-parameters"}}, "x-shared": shared, "x-parameters": {"T": TRACE}}
+    text = encode({**root({}), "paths": {"$ref": "paths.yaml"}, **parts})
+    (tmp_path / "root.json").write_bytes(text)
+    operations = found(read_document(text, folder=str(tmp_path)))
+    purge, get = operations["DELETE /a"], operations["GET /a"]
+    assert isinstance(purge, Operation)
+    assert isinstance(get, Operation)
+    assert (purge.id, [one["name"] for one in purge.parameters]) == ("purge", ["tag"])
+    assert (purge.body, list(purge.responses)) == ({"content": {"text/plain": {}}}, ["204"])
+    assert (get.id, get.summary, get.parameters) == ("all", "near", (TRACE,))
+    assert operations["POST /a"] == "It refers to '#/x-files/paths.yaml/x', which the document does not have."
+    with pytest.raises(DocumentError, match=r"'paths' cannot be read: It refers to the file 'gone.yaml'"):
+        read_document(text.replace(b"paths.yaml", b"gone.yaml"), folder=str(tmp_path))
+
+
+def test_only_files_that_operations_need_are_read(tmp_path: Path) -> None:
+    (tmp_path / "get.yaml").write_text(
+        "x-samples: [{$ref: broken.yaml}, {$ref: '../up.yaml'}, {$ref: a.txt}]\nsummary: s"
+    )
+    (tmp_path / "broken.yaml").write_text("a: 1\na: 2")
+    more: Any = {"x-samples": {"$ref": "broken.yaml"}}
+    read = read_document(encode(root({"/a": {"get": {"$ref": "get.yaml"}}}, **more)), folder=str(tmp_path))
+    assert list(found(read)) == ["GET /a"]
+    assert list(read.root["x-files"]) == ["get.yaml"]
+    assert read.warnings == []
+
+
+ASTRAY = [
+    {"a": {"$ref": "#/x-parts/a"}},
+    {"a": {"$ref": "#/x-parts/a/b"}},
+    {"a": {"$ref": "#/x-parts/b/c"}, "b": {"$ref": "#/x-parts/a/c"}},
+    {"a": {"$ref": "#"}},
+    {"a": {"$ref": "#/paths/~1b"}},
+    {"a": {"$ref": "#/info"}},
 ]
+
+
+@pytest.mark.parametrize("parts", ASTRAY)
+def test_references_that_lead_to_no_operation_are_left_out(parts: Any) -> None:
+    item = {"get": {"$ref": "#/x-parts/a"}, "put": {"$ref": "#/x-parts/a/b/c"}}
+    reasons = found(document({"/a": item, "/b": {"get": {}}}, **{"x-parts": parts}))
+    assert list(reasons) == ["GET /a", "PUT /a", "GET /b"]
+    for place in ("GET /a", "PUT /a"):
+        assert str(reasons[place]).startswith(("It refers to ", "It has a chain of more than 32")), reasons
 
 
 def test_openapi_9_a_document_that_knows_its_own_url_may_refer_to_itself_by_it() -> None:

@@ -167,3 +167,32 @@ def test_openapi_51_the_scheme_of_a_swagger_document_changes_nothing(more: dict[
     assert isinstance(entry, Operation)
     assert entry.prefix == "/v1"
     assert bool(read.warnings) == (more.get("schemes") == ["http"])
+
+
+def test_references_are_followed_wherever_a_schema_stands() -> None:
+    pet, ref = {"type": "object", "x-nullable": True}, {"$ref": "#/definitions/Pet"}
+    schema = {
+        "items": [ref, {"type": "string"}],
+        "additionalItems": ref,
+        "dependencies": {"a": ref, "b": ["a"]},
+        "not": ref,
+        "properties": {"items": ref, "dependencies": {"allOf": [ref]}},
+    }
+    moved = {"$ref": "#/components/schemas/Pet"}
+    assert schema_of(schema) == {
+        "items": [moved, {"type": "string"}],
+        "additionalItems": moved,
+        "dependencies": {"a": moved, "b": ["a"]},
+        "not": moved,
+        "properties": {"items": moved, "dependencies": {"allOf": [moved]}},
+    }
+    read = read_document(encode({"swagger": "2.0", "paths": {}, "definitions": {"Pet": pet}}))
+    assert read.resolve(ref) == read.resolve(moved) == {"type": "object", "nullable": True}
+
+
+def test_an_operation_that_is_a_reference_has_all_that_it_refers_to() -> None:
+    parts = {"x-parts": {"purge": {"parameters": [array("multi")], "responses": {"204": {"description": ""}}}}}
+    found_ = operation({"$ref": "#/x-parts/purge"}, **parts)
+    assert isinstance(found_, Operation)
+    assert [one["name"] for one in found_.parameters] == ["a"]
+    assert operation({"$ref": "#/x-parts/none"}).startswith("It refers to '#/x-parts/none'")
