@@ -8,6 +8,9 @@ is no room for them. The answer of a tool that has run is never refused: its con
 from __future__ import annotations
 
 import ctypes
+import resource
+from math import inf
+from pathlib import Path
 from typing import Protocol
 
 BODIES_SHARE = 2  # bodies of requests get one half, so that the rest is left for the answers to their calls
@@ -15,9 +18,13 @@ HOLDER_SHARE = 4  # one caller gets a quarter
 ARRIVING = ""  # the holder, in place of a caller, of what arrives from tool servers
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
 APART_BYTES = 128 * 1024  # blocks of this size are mapped separately, and returned to the system when freed
-MUCH_BYTES = 32 * 1024 * 1024  # of bodies and answers; less leaves little free memory behind
-LIBC = ctypes.CDLL(None)
+# The members of `struct mallinfo2` in glibc 2.33 and newer (mallinfo(3)).
+MALLINFO2 = (
+    "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"
+)  # fmt: skip
 TRIM_BYTES = 1024 * 1024  # free memory that is kept at the end of the heap
+SPARE_BYTES = 16 * 1024 * 1024  # so much more free memory may lie in the heap before it is returned, in 2 to 10 ms
+PAGE_BYTES = resource.getpagesize()
 
 
 class Growing(Protocol):
@@ -36,7 +43,7 @@ class BodyMemory:
     """
 
     def __init__(self, limit_bytes: int) -> None:
-        self.held = self.peak = 0
+        self.held = 0
         self.is_full = self.refuses = False
         self._holders: dict[str, int] = {}
         self._waiting: dict[Growing, None] = {}
@@ -60,8 +67,6 @@ class BodyMemory:
         self.held += size
         self._holders[holder] = self._holders.get(holder, 0) + size
         self.is_full = self.held > self.limit_bytes
-        if self.held > self.peak:
-            self.peak = self.held
 
     def give(self, holder: str, size: int) -> None:
         """Stops counting bytes that `take` has counted."""
@@ -93,13 +98,6 @@ class BodyMemory:
         """Whether arriving answers hold more than a half, which together with bodies fills the memory."""
         return self._holders.get(ARRIVING, 0) > self.limit_bytes // BODIES_SHARE
 
-    def trim_heap(self) -> None:
-        """Has the C library return free memory to the system, once most of a large amount has become free."""
-        if self.peak >= MUCH_BYTES and self.held <= self.peak // 4:
-            self.peak = self.held
-            if (malloc_trim := getattr(LIBC, "malloc_trim", None)) is not None:
-                malloc_trim(0)  # 5 ms for 150 MB
-
     def _wake_waiting(self) -> None:
         self.is_full = self.held > self.limit_bytes
         self.refuses = self.refuses and self.is_full
@@ -109,6 +107,43 @@ class BodyMemory:
                 one.resume()
 
 
+class _HeapUse(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_size_t) for name in MALLINFO2]
+
+
+class Heap:
+    """Returns free memory of the C library's heap to the system, which it does by itself only at the heap's end.
+
+    A single small block in use keeps all that is below it: after a crowd of callers with TLS has left, and after many
+    answers at once, most of the heap is free, and the next crowd takes other parts of it.
+    """
+
+    def __init__(self) -> None:
+        libc = ctypes.CDLL(None)
+        self._trim = getattr(libc, "malloc_trim", None)
+        self._look = getattr(libc, "mallinfo2", None)
+        if self._look is not None:
+            self._look.restype = _HeapUse
+        self._least = inf  # what was resident and not in use when that was least, so that no trimming could change it
+
+    def trim(self) -> None:
+        """Returns what is free if it is much more than before. Takes some 0.2 ms to find that it is not."""
+        if self._trim is None or self._look is None:
+            return
+        unused = self._unused_bytes()
+        self._least = min(self._least, unused)
+        if unused - self._least >= SPARE_BYTES:
+            self._trim(0)
+            self._least = self._unused_bytes()
+
+    def _unused_bytes(self) -> int:
+        """What this process has in memory beside blocks of the heap in use: code and Python's own blocks, too."""
+        assert self._look is not None
+        resident = int(Path("/proc/self/statm").read_bytes().split()[1]) * PAGE_BYTES  # proc_pid_statm(5)
+        in_use: int = self._look().uordblks
+        return resident - in_use
+
+
 def limit_heap() -> None:
     """Has the C library return large blocks to the system as soon as they are freed.
 
@@ -116,6 +151,6 @@ def limit_heap() -> None:
     heap, where the smallest block still in use keeps them from being returned. Other C libraries return large blocks
     by themselves.
     """
-    if (mallopt := getattr(LIBC, "mallopt", None)) is not None:
+    if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
         mallopt(M_MMAP_THRESHOLD, APART_BYTES)
         mallopt(M_TRIM_THRESHOLD, TRIM_BYTES)

@@ -51,7 +51,7 @@ def serving_context(server: ServerSettings) -> ServingContext | None:
     if tls is None:
         return None
     files = TlsFiles(cert=tls.cert, key=tls.key, client_ca=tls.client_ca, requires_client=tls.require_client_cert)
-    return ServingContext(files, most_connections(server.max_connections))
+    return ServingContext(files)
 
 
 def _running(listener: Listener) -> Iterator[RunningRequest]:

@@ -8,10 +8,11 @@ from contextlib import suppress
 from typing import Literal, Protocol
 
 from gateway.errors import ErrorCode, GatewayError
+from gateway.networks import network
 from gateway.ports import Target
 from gateway.ratelimit.memory import MemoryBuckets
 from gateway.ratelimit.outcome import Outcome, RateLimited, headers
-from gateway.ratelimit.rules import Operation, Part, Parts, Plan, Plans, Rule, network
+from gateway.ratelimit.rules import Operation, Part, Parts, Plan, Plans, Rule
 from gateway.state.port import StateUnavailable
 from gateway.wire import Headers
 

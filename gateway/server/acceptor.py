@@ -1,4 +1,4 @@
-"""Accepts connections, as many at a time as are waiting.
+"""Accepts connections, as many at a time as are waiting, and bounds the handshakes that are under way.
 
 libuv accepts one connection per turn of the loop. A turn is as long as all the calls that are ready in it, so that a
 gateway under load would accept some dozens of new callers a second and leave the others in the queue of the kernel.
@@ -7,6 +7,7 @@ gateway under load would accept some dozens of new callers a second and leave th
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 import ssl
@@ -16,32 +17,39 @@ from typing import Any, cast
 
 import uvloop
 
+from gateway.networks import network
+from gateway.server.handshakes import Handshakes
 from gateway.server.options import BACKLOG
 
 ACCEPTED_AT_ONCE = 64  # some 3 ms, after which the calls of those accepted before go on
+NO_FILES_PAUSE_S = 1.0  # before the next attempt, when no files are left: the kernel would report it in every turn
+
+log = logging.getLogger("gateway.server")
 
 
 class Acceptor:
     """Listens on one or more sockets. `tls` holds the options of the loop for encrypted connections, or is empty."""
 
-    def __init__(self, make: Callable[[], asyncio.Protocol], tls: dict[str, Any]) -> None:
+    def __init__(self, make: Callable[[], asyncio.Protocol], tls: dict[str, Any], handshakes: Handshakes) -> None:
         self._make = make
         self._tls = tls
+        self._handshakes = handshakes
         self._loop = asyncio.get_running_loop()
         self._servers: list[asyncio.Server] = []
         self._sockets: list[socket.socket] = []
         self._accepting: set[asyncio.Task[None]] = set()
-        self._is_accepting = False
 
     async def open(self, **where: Any) -> None:
         """Listens at `host` and `port`, or on a `sock`, beside those opened before. Raises OSError."""
         loop = cast(uvloop.Loop, self._loop)
-        server = await loop.create_server(self._accept_first, **where, **self._tls, backlog=BACKLOG)
+        server = await loop.create_server(self._make, **where, start_serving=False)
         self._servers.append(cast(asyncio.Server, server))
-        for listening in self._servers[-1].sockets:
+        for bound in self._servers[-1].sockets:
             # The loop does not hand out its own; this is a duplicate.
-            self._sockets.append(socket.socket(fileno=os.dup(listening.fileno())))
+            self._sockets.append(socket.socket(fileno=os.dup(bound.fileno())))
             self._sockets[-1].setblocking(False)
+            self._sockets[-1].listen(BACKLOG)
+            self._watch(self._sockets[-1])
 
     @property
     def address(self) -> tuple[str, int]:
@@ -51,36 +59,35 @@ class Acceptor:
 
     def close(self) -> None:
         """Stops listening; connections stay open."""
+        while self._sockets:
+            listening = self._sockets.pop()
+            self._loop.remove_reader(listening)
+            listening.close()
         while self._servers:
             self._servers.pop().close()
-        while self._sockets:
-            self._sockets.pop().close()
 
-    def _accept_first(self) -> asyncio.Protocol:
-        """Makes the protocol of a connection that the loop has accepted; others probably wait behind it."""
-        if not self._is_accepting:
-            self._is_accepting = True
-            self._loop.call_soon(self._accept_more)
-        return self._make()
+    def _watch(self, listening: socket.socket) -> None:
+        if listening in self._sockets:
+            self._loop.add_reader(listening, self._accept, listening)
 
-    def _accept_more(self) -> None:
-        more = [self._accept(listening) for listening in self._sockets]
-        self._is_accepting = any(more)
-        if self._is_accepting:
-            self._loop.call_soon(self._accept_more)
-
-    def _accept(self, listening: socket.socket) -> bool:
-        """Accepts what waits. Returns whether there may be more."""
+    def _accept(self, listening: socket.socket) -> None:
+        """Accepts what waits; the loop calls again in its next turn if there is more."""
         for _ in range(ACCEPTED_AT_ONCE):
             try:
-                accepted, _ = listening.accept()
-            except OSError:  # none waits, or no files are left, which the loop's own attempt will report
-                return False
+                accepted, address = listening.accept()
+            except (BlockingIOError, InterruptedError, ConnectionAbortedError):
+                return
+            except OSError as exc:
+                log.warning("no caller can be accepted", extra={"reason": exc.strerror})
+                self._loop.remove_reader(listening)
+                self._loop.call_later(NO_FILES_PAUSE_S, self._watch, listening)
+                return
             accepted.setblocking(False)
             task = self._loop.create_task(self._connect(accepted))
             self._accepting.add(task)
             task.add_done_callback(self._accepting.discard)
-        return True
+            if self._tls:
+                self._handshakes.begin(network(address[0]), task)
 
     async def _connect(self, accepted: socket.socket) -> None:
         with suppress(OSError, ssl.SSLError):  # the caller has left, or its handshake failed

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import cast
 
+import httptools
 from starlette.types import ASGIApp, Scope
 
 from gateway.pacing import NOTHING
@@ -46,6 +47,7 @@ class Connection(RequestReader):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Admits the caller, or says 503: a silent close would look like a crash to a load balancer."""
         self.transport = transport = cast(asyncio.Transport, transport)  # uvloop's are not, but do the same
+        self.parser = httptools.HttpRequestParser(self)  # only now: a cycle, for which no failed handshake calls back
         self.server = transport.get_extra_info("sockname")[:2]
         peer = transport.get_extra_info("peername")  # None if the caller has left already
         self.client = None if peer is None else peer[:2]

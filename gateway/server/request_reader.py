@@ -46,12 +46,12 @@ class RequestReader(Channel):
     server: tuple[str, int | None] | None
     client: tuple[str, int] | None
     scheme: str
+    parser: httptools.HttpRequestParser
 
     def __init__(self, listener: Shared) -> None:
         super().__init__(listener.memory, listener.tasks)
         self.listener = listener
         self.max_head_bytes = listener.options.max_head_bytes
-        self.parser = httptools.HttpRequestParser(self)
         self.state = IDLE
         self.deadline: float | None = None
         self.exchange: Exchange | None = None  # the one that is being read, or was read last

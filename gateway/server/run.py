@@ -24,6 +24,7 @@ from starlette.types import ASGIApp
 from gateway.memory import limit_heap
 from gateway.server.acceptor import Acceptor
 from gateway.server.connection import Connection, Listener
+from gateway.server.handshakes import Handshakes
 from gateway.server.options import (
     ADMIN_CONNECTIONS,
     LINGER_S,
@@ -149,7 +150,8 @@ async def listen(listener: Listener, sockets: Sequence[socket.socket] = ()) -> A
         # Without it uvloop waits half a minute for a caller to say goodbye.
         "ssl_shutdown_timeout": LINGER_S,
     }
-    acceptor = Acceptor(lambda: Connection(listener), {} if options.tls is None else encrypted)
+    handshakes = Handshakes(lambda: listener.max_connections)
+    acceptor = Acceptor(lambda: Connection(listener), {} if options.tls is None else encrypted, handshakes)
     try:
         for sock in sockets:
             await acceptor.open(sock=sock)

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import math
 
+from gateway.memory import Heap
 from gateway.server.connection import Connection, Listener
 from gateway.server.options import LINGER_S, PRESSED_S, SWEEP_BATCH
 from gateway.server.refusals import Refusal, Refused
@@ -24,6 +25,7 @@ class Sweeper:
         self._loop = loop
         self._listener = listener
         self._relief = Relief(listener)
+        self._heap = Heap()
         self._due: list[Connection] = []
         self._next = loop.call_later(listener.options.sweep_s, self._start)
 
@@ -33,6 +35,7 @@ class Sweeper:
 
     def _start(self) -> None:
         self._relief.look(self._loop.time())
+        self._heap.trim()
         self._due = [*self._listener.connections, *self._listener.late]
         self._sweep()
 
@@ -123,5 +126,4 @@ class Relief:
             self._full_since = None
         elif self._full_since is None:
             self._full_since = now
-        memory.trim_heap()
         memory.refuses = self._full_since is not None and now - self._full_since >= 2 * PRESSED_S

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import ssl
-import weakref
 from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from gateway.server.options import SPARE_CONNECTIONS, ServerError
+from gateway.server.options import ServerError
 
 # TLS 1.2 with forward secrecy and authenticated encryption only (RFC 9325 section 4.2). Those of TLS 1.3 all have both.
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
@@ -77,31 +76,27 @@ class ServingContext(ssl.SSLContext):
     """Serves new connections with the certificates that were read last; `take` replaces them by those of another one.
 
     Each time they are read, a new real context is made: one that is in use cannot forget an authority, and its session
-    tickets would let in a caller whose authority is gone. `max_connections` bounds connections from their first byte
-    on, because the server counts them only after their handshake. `refused` is called when a handshake has failed.
+    tickets would let in a caller whose authority is gone. `refused` is called when a handshake has failed.
     """
 
     _current: ssl.SSLContext
     _entry: Entry
-    _open: weakref.WeakSet[ssl.SSLObject]
 
-    def __new__(cls, files: TlsFiles, max_connections: int) -> ServingContext:
+    def __new__(cls, files: TlsFiles) -> ServingContext:
         return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
 
-    def __init__(self, files: TlsFiles, max_connections: int) -> None:
+    def __init__(self, files: TlsFiles) -> None:
         """Raises ServerError when the files cannot be used."""
-        self._open = weakref.WeakSet()
         self.refused: Callable[[str], None] | None = None
         try:
             self._current, authorities = _context(files), _authorities(files.client_ca)
         except OSError as exc:  # ssl.SSLError is one
             raise ServerError(f"The certificates of server.tls cannot be used: {exc.strerror or exc}.") from exc
         self._entry = Entry(self._current.verify_mode, authorities)
-        self._most = max_connections + SPARE_CONNECTIONS
 
     def take(self, other: ServingContext) -> None:
         """Serves new connections with the certificates of the other one."""
-        self._current, self._entry, self._most = other._current, other._entry, other._most
+        self._current, self._entry = other._current, other._entry
 
     def admits(self, shown: ssl.SSLObject | None) -> bool:
         """Whether the caller of that handshake would get in today.
@@ -121,13 +116,10 @@ class ServingContext(ssl.SSLContext):
         server_hostname: str | bytes | None = None,
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
-        """Begins a handshake. Raises SSLError, which closes the connection, when there are too many."""
-        if len(self._open) >= self._most:
-            raise ssl.SSLError("too many connections")
+        """Begins a handshake."""
         begun = self._current.wrap_bio(incoming, outgoing, server_side=True)
         assert isinstance(begun, Handshake)
         begun.refused, begun.entry = self.refused, self._entry
-        self._open.add(begun)
         return begun
 
 

@@ -56,7 +56,7 @@ class Fleet:
         port = lasting_port()
         url = f"https://127.0.0.1:{port}"
         self.servers[name] = Asked(build(DemoSite(url), DEMO))
-        options = replace(OPTIONS, port=port, tls=ServingContext(files, OPTIONS.max_connections))
+        options = replace(OPTIONS, port=port, tls=ServingContext(files))
         await self._stack.enter_async_context(serving_with(self.servers[name], options))
         return url
 

@@ -179,7 +179,7 @@ async def test_calls_are_refused_when_no_room_can_be_made_and_health_is_not() ->
 
 async def test_answers_over_tls_are_counted_too_and_come_whole(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
-    context, size = ServingContext(authority.serving(), 100), 5 * LIMIT
+    context, size = ServingContext(authority.serving()), 5 * LIMIT
     async with serving(tls=context) as running:
         reader, writer = await asyncio.open_connection(
             *running.addresses.public, ssl=authority.trusting(), server_hostname="127.0.0.1", limit=64 * KIB

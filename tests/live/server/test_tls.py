@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from gateway.server import Addresses, ServerError, ServingContext, TlsFiles
-from gateway.server.options import SPARE_CONNECTIONS
+from gateway.server.handshakes import LEAST
 from gateway.server.request_reader import ReadState
+from gateway.server.tls import Handshake
 from tests.live.server.harness import (
     DEADLINE_S,
     LONG_S,
@@ -52,8 +53,8 @@ def serving_tls(
     return serving_with(application or Application(), replace(OPTIONS, tls=context, **changes))
 
 
-def presenting(files: TlsFiles, max_connections: int = 1000) -> ServingContext:
-    return ServingContext(files, max_connections)
+def presenting(files: TlsFiles) -> ServingContext:
+    return ServingContext(files)
 
 
 async def is_answered(address: Address, client: ssl.SSLContext) -> bool:
@@ -224,22 +225,39 @@ async def test_a_handshake_that_hangs_is_cut_off_and_told_of_once_it_was_begun(
                 await asyncio.sleep(0.01)
 
 
-async def test_handshakes_count_against_the_limit_of_connections_and_are_forgotten(authority: Authority) -> None:
-    context, client = presenting(authority.serving(), max_connections=20), authority.trusting()
+async def test_handshakes_that_hang_give_way_to_those_that_do_not(authority: Authority) -> None:
+    context, client = presenting(authority.serving()), authority.trusting()
+    async with serving_tls(context, max_connections=20) as addresses, AsyncExitStack() as stack:
+        wires = [await stack.enter_async_context(calling(addresses.public)) for _ in range(LEAST + 20)]
+        for wire in wires[:20]:
+            assert await wire.is_cut()
+        assert await is_answered(addresses.public, client)
+        assert not any(wire.reader.at_eof() for wire in wires[21:])
+
+
+@pytest.mark.parametrize("said", [b"", b"\x16\x03\x01\x02\x00\x01", b"GET / HTTP/1.1\r\n\r\n"])
+async def test_a_connection_whose_handshake_fails_leaves_nothing_for_the_collector(
+    authority: Authority, said: bytes
+) -> None:
+    context, counts = presenting(authority.serving()), list[int]()
     async with serving_tls(context) as addresses:
-        gc.disable()  # what only the collector finds would fill the place for good
+        gc.collect()
+        gc.disable()
         try:
-            async with AsyncExitStack() as stack:
-                for _ in range(20 + SPARE_CONNECTIONS):
-                    await stack.enter_async_context(calling(addresses.public))
-                assert not await is_answered(addresses.public, client)
-            async with asyncio.timeout(DEADLINE_S):
-                while not await is_answered(addresses.public, client):  # noqa: ASYNC110 - closing says nothing
-                    await asyncio.sleep(0.01)
-            for _ in range(40 + SPARE_CONNECTIONS):
-                assert await is_answered(addresses.public, client)
+            for _ in range(2):
+                for _ in range(10):
+                    async with calling(addresses.public) as wire:
+                        wire.say(said)
+                await until(lambda: handshakes() == 0, "all are given up")
+                counts.append(len(connections()))
         finally:
             gc.enable()
+    assert counts == [0, 0]
+
+
+def handshakes() -> int:
+    """The server's sides of connections over TLS, in this process."""
+    return sum(type(thing) is Handshake for thing in gc.get_objects())
 
 
 async def test_a_refusal_reaches_a_caller_who_is_still_sending(authority: Authority) -> None:

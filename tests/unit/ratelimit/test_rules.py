@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.ports import Target
-from gateway.ratelimit.rules import Operation, Plans, network
+from gateway.ratelimit.rules import Operation, Plans
 from tests.unit.ratelimit.model import parts, rule
 
 WEB = Target("Search.Web", "1.2.0", "search", "search/*")
@@ -66,20 +66,3 @@ def test_plans_are_worked_out_once_and_shared_by_all_tools_of_the_same_limits() 
 def test_a_limit_that_counts_nothing_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="counts nothing"):
         rule(**wrong)
-
-
-@pytest.mark.parametrize(
-    ("ip", "counted_as"),
-    [
-        ("10.0.0.1", "10.0.0.1"),
-        ("2001:db8:1:2::1", "2001:db8:1:2::/64"),
-        ("2001:db8:1:2:ffff::2", "2001:db8:1:2::/64"),
-        ("::ffff:10.0.0.1", "10.0.0.1"),  # as a socket for both families sees it
-        ("fe80::1%eth0", "fe80::/64"),
-        ("::1", "::/64"),
-        ("", ""),  # a Unix socket
-        ("no:address", "no:address"),
-    ],
-)
-def test_one_host_counts_as_one_address(ip: str, counted_as: str) -> None:
-    assert network(ip) == counted_as

@@ -1,0 +1,69 @@
+"""The memory of a gateway that is attacked, that fails and that changes is flat: nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import httpx
+import pytest
+
+from gateway.server.run import raise_open_files
+from tests.support.authority import Authority
+from tests.support.calling import call, caller, value
+from tests.support.processes import GatewayProcess, gateway, settings, until
+from tests.support.toolserver import echo, tool_server
+
+pytestmark = [pytest.mark.anyio, pytest.mark.soak, pytest.mark.alone]
+
+MIB = 1024 * 1024
+ROUNDS = 6  # the first two fill what stays: caches, the heap's free memory
+MORE_BYTES = 24 * MIB  # than after the second round; 16 MiB may lie free in the heap before they are given back
+SETTLE_S = 2.5  # two looks at the heap
+FILES = 4000
+
+
+async def assert_flat(running: GatewayProcess, one_round: Callable[[], Awaitable[None]]) -> None:
+    """Repeats a round; memory after the last one is as after the second."""
+    after = []
+    for _ in range(ROUNDS):
+        await one_round()
+        await asyncio.sleep(SETTLE_S)
+        after.append(running.memory_bytes())
+    assert max(after[2:]) - after[1] < MORE_BYTES, [each // MIB for each in after]
+
+
+async def test_silent_connections_over_tls_leave_nothing_behind_and_others_are_served(tmp_path: Path) -> None:
+    if raise_open_files() < FILES:
+        pytest.skip("too few files may be open")
+    authority = Authority(tmp_path)
+    files, client = authority.serving(), authority.trusting()
+    server = {"port": 0, "admin": {"port": 0}, "tls": {"cert": files.cert, "key": files.key}}
+    async with (
+        tool_server({"Lab.Echo": echo}) as lab,
+        gateway(settings({"lab": {"protocol": "otc", "url": lab.url}}, server=server), ready=False) as running,
+    ):
+        where = httpx.URL(running.url)
+        url, address = f"https://{where.host}:{where.port}", (where.host, where.port or 443)
+        async with caller(url, verify=client) as http:
+
+            async def answers() -> bool:
+                return (await http.get("/health")).status_code == httpx.codes.OK
+
+            await until(answers, "the gateway is ready")
+            before = running.memory_bytes()
+
+        def crowd() -> list[socket.socket]:
+            return [socket.create_connection(address) for _ in range(3000)]
+
+        async def one_round() -> None:
+            silent = await asyncio.to_thread(crowd)
+            assert running.memory_bytes() - before < 100 * MIB  # 3,000 would take 150
+            async with caller(url, verify=client) as http:
+                assert value(await call(http, "Lab.Echo", {"n": 1})) == {"n": 1}
+            for each in silent:
+                each.close()
+
+        await assert_flat(running, one_round)
