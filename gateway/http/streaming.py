@@ -120,16 +120,21 @@ class LateStream:
         else:
             self._woken.set()
 
-    async def _beat(self, stream: EventStream) -> None:
+    async def _write_head(self, stream: EventStream) -> None:
         headers = self._complete(self._request, stream.headers)
         await self._send({"type": "http.response.start", "status": 200, "headers": headers})
         self._has_begun = True
         if first := stream.first():
             await self._write(first, more=True)
+
+    async def _beat(self, stream: EventStream) -> None:
+        await self._write_head(stream)
         while True:
-            news, self._news = self._news, None
+            news = self._news
             self._woken.clear()
             await self._write(stream.beat(news or self._still_running()), more=True)
+            if self._news is news:  # only now, since this task may be ended while it waits to write
+                self._news = None
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._beat_s):
                     await self._woken.wait()
@@ -141,16 +146,24 @@ class LateStream:
         return Progress(self._done, message=f"running for {elapsed_s:.0f} s")
 
     async def end(self, reply: WireReply) -> bool:
-        """Ends the stream with the answer; False if none has begun, so that the answer is to be sent whole."""
+        """Ends the stream with the answer; False if none has begun, so that the answer is to be sent whole.
+
+        Progress that is still to be sent, as when a server reports it together with the answer, is sent before that.
+        """
         self._unanswered.remove(self)
         self._done = inf
-        if self._stream is None or self._beats is None:
+        stream = self._stream
+        if stream is None or self._beats is None:
             return False
         self._beats.cancel()
         await asyncio.gather(self._beats, return_exceptions=True)
         if not self._has_begun:
-            return False
-        await self._write(self._stream.last(reply), more=False)
+            if self._news is None or reply.status != 200:
+                return False
+            await self._write_head(stream)
+        if self._news is not None:
+            await self._write(stream.beat(self._news), more=True)
+        await self._write(stream.last(reply), more=False)
         return True
 
     async def carry(self, reply: StreamReply, receive: Receive | None) -> None:

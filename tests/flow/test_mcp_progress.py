@@ -127,3 +127,22 @@ async def test_mcp_72_who_asks_for_none_is_told_none(
     assert (await caller.call("oxp", "Crm.find_it")).status == 200
     assert [talk for talk in server.double.ran if "progressToken" in talk.message["params"]["_meta"]] == []
     assert len(server.double.ran) == 2
+
+
+@pytest.mark.parametrize("token_as", [int, str], ids=["as sent", "as a string"])
+@pytest.mark.parametrize("version", [MODERN, LEGACY])
+async def test_mcp_72_progress_that_comes_with_the_answer_is_passed_on_before_it(version: str, token_as: type) -> None:
+    async def tell(talk: Talk) -> None:
+        token = token_as(talk.message["params"]["_meta"]["progressToken"])
+        both = progress(token, progress=1) + progress(token, progress=4, total=4) + event(talk.response(TEXT))
+        await talk.send(EVENTS + chunk(both) + END)
+
+    async with serving("modern" if version == MODERN else "legacy", tell) as double:
+        backend = {"protocol": "mcp", "url": double.url, "toolkit": "Crm"}
+        async with running(config({"crm": backend})) as gateway:
+            headers, body = call_of(version, {"progressToken": "p"})
+            reader = Reader(headers, body)
+            await gateway.gateway.public(reader.scope, reader.receive, reader.send)
+            heard = [reader.heard.get_nowait() for _ in range(reader.heard.qsize())]
+    assert heard[-1]["result"]["content"] == TEXT["content"]
+    assert [each["params"]["progress"] for each in heard[:-1]] == [4]

@@ -148,6 +148,39 @@ async def test_mcp_72_a_caller_who_does_not_read_is_owed_the_newest_progress() -
     assert asked.report is None
 
 
+async def test_mcp_72_the_last_progress_is_sent_before_an_answer_that_comes_with_it() -> None:
+    sent, asked = Sent(), request(token=b"7")
+    stream = LateStream(asked, sent, Unanswered(DEADLINE_S), complete)
+    for done in (1.0, 2.0):
+        reporting(asked)(Progress(done))
+    assert await stream.end(REPLY)
+    assert [one["progress"] for one in told(sent)] == [2.0]
+    assert sent.pieces[-1] == b'event: message\ndata: {"id":7}\n\n'
+
+
+async def test_mcp_72_progress_that_waits_for_its_caller_to_read_is_sent_before_the_answer() -> None:
+    sent, asked = Sent(), request(token=b"7")
+    stream = LateStream(asked, sent, Unanswered(DEADLINE_S), complete)
+    reporting(asked)(Progress(1.0))
+    await sent.until(2)
+    sent.reads.clear()
+    reporting(asked)(Progress(2.0))
+    await asyncio.sleep(0)
+    ending = asyncio.create_task(stream.end(REPLY))
+    await asyncio.sleep(0)
+    sent.reads.set()
+    assert await ending
+    assert [one["progress"] for one in told(sent)] == [1.0, 2.0]
+
+
+async def test_mcp_72_a_refusal_that_comes_with_progress_keeps_its_status() -> None:
+    sent, asked = Sent(), request(token=b"7")
+    stream = LateStream(asked, sent, Unanswered(DEADLINE_S), complete)
+    reporting(asked)(Progress(1.0))
+    assert not await stream.end(WireReply(status=400, body=b"{}"))
+    assert sent.messages == []
+
+
 async def test_mcp_19_an_answer_in_time_is_no_stream() -> None:
     sent = Sent()
     stream = LateStream(request(), sent, Unanswered(DEADLINE_S), complete)
