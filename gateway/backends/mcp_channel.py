@@ -269,15 +269,26 @@ class McpChannel:
             await self.post(server, request, principal, timeout_s=SIDE_S)
 
     async def post(self, server: Server, request: WireRequest, principal: str, *, timeout_s: float) -> Reply:
-        """Sends a message that has no response. Raises TransportError."""
+        """Sends a message that has no response. Raises TransportError.
 
-        def send() -> Awaitable[Reply]:
-            headers = self._headers(request, principal)
-            return server.pool.request(
-                request.method, server.endpoint, headers, request.body, timeout_s=timeout_s, max_body=MAX_SIDE_BYTES
+        A server that answers with a stream of events has taken it; nothing more has to come.
+        """
+
+        def send() -> Awaitable[Reply | StreamedReply]:
+            return server.pool.reply_or_events(
+                request.method,
+                server.endpoint,
+                self._headers(request, principal),
+                request.body,
+                timeout_s=timeout_s,
+                max_body=MAX_SIDE_BYTES,
             )
 
-        return await self._authorized(send, timeout_s)
+        reply = await self._authorized(send, timeout_s)
+        if not isinstance(reply, StreamedReply):
+            return reply
+        reply.close()
+        return Reply(reply.head.status, reply.head.headers, b"")
 
     async def aclose(self) -> None:
         """Ends what is still being sent."""

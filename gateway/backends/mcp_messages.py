@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from gateway.dialects import mcp_results
+from gateway.dialects.mcp_wire import is_number
 from gateway.model import Json, JsonObject
 
 MAX_ELICITATION_BYTES = 64 * 1024  # of the params of a request for elicitation
@@ -42,8 +43,8 @@ def message_of_event(data: bytes) -> Envelope | None:
 def is_answer(message: Envelope, id_: int) -> bool:
     """Whether a message is the response to a request; an error without an id is, too: the request was unreadable."""
     if message.id is None:
-        return bool(bytes(message.error))
-    return message.id == id_ and not isinstance(message.id, bool)
+        return bytes(message.error) not in (b"", b"null")
+    return is_number(message.id, id_)
 
 
 def read_url_to_open(params: Raw) -> JsonObject | None:

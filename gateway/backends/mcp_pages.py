@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import Raw, Struct, field
 
 from gateway.backends.exchange import MAX_LIST_BYTES
 from gateway.dialects.lists import begin_of, mended
@@ -23,8 +23,8 @@ SHORT_BYTES = 256 * 1024  # of a page that is looked at here: 64 MiB take 0.1 s
 
 
 class _Result(Struct):
-    tools: Raw
-    cursor: str | None = field(name="nextCursor", default=None)
+    tools: Raw = Raw(b"")
+    cursor: str | int | None = field(name="nextCursor", default=None)
     ttl_ms: Any = field(name="ttlMs", default=None)
 
 
@@ -34,8 +34,10 @@ class _Error(Struct):
 
 
 class _Response(Struct):
-    result: _Result | UnsetType = UNSET
-    error: _Error | UnsetType = UNSET
+    """Some servers write `null` for whichever of the two is not there."""
+
+    result: _Result | None = None
+    error: _Error | None = None
 
 
 _read_response = msgspec.json.Decoder(_Response).decode
@@ -48,8 +50,8 @@ async def all_pages(ask: Callable[[JsonObject], Awaitable[Reply]]) -> Reply:
     Raises BACKEND_UNAVAILABLE for what is no list, and what `ask` raises.
     """
     tools: list[bytes] = []
-    cursors, pages = set[str](), set[bytes]()
-    cursor: str | None = None
+    cursors, pages = set[str | int](), set[bytes]()
+    cursor: str | int | None = None  # numbers are sent back as they are, although cursors are strings
     size, ttls_ms = 0, list[float]()
     for _ in range(MAX_PAGES):
         reply = await ask({} if cursor is None else {"cursor": cursor})
@@ -81,8 +83,8 @@ def _read(body: bytes) -> _Result:
             response = _read_response(mended(text))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
         raise unavailable("its answer holds no list of tools") from exc
-    if isinstance(response.error, _Error):
+    if response.error is not None:
         raise unavailable(f"it answers tools/list with error {response.error.code}: {response.error.message[:200]}")
-    if not isinstance(response.result, _Result) or begin_of(response.result.tools) != b"[":
+    if response.result is None or begin_of(response.result.tools) != b"[":
         raise unavailable("its answer holds no list of tools")
     return response.result

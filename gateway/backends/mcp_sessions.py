@@ -38,6 +38,7 @@ from gateway.transport import Kind, Reply, TransportError
 from gateway.wire import WireRequest
 
 AGREE_S = 15.0  # for both handshakes together
+BEGUN_S = 3.0  # for what a server has to say to the notification that ends a handshake
 END_S = 1.0  # for the ends of all sessions when the backend is closed
 IDLE_S = 600.0  # a session that was not used for so long is ended
 REPROBE_S = 3600.0  # a server that was taken for a legacy one may have been replaced
@@ -282,11 +283,19 @@ class McpSessions:
             if session is not None and SESSION_ID.fullmatch(session) is None:
                 raise _refused("initialize", reply.status, "its id of the session is not visible ASCII")
             agreed = Agreed(version, session)
-            begun = mcp_server.request(agreed, None, "notifications/initialized", {})
-            await self._channel.post(server, begun, principal, timeout_s=AGREE_S)
+            await self._say_begun(server, agreed, principal)
             self.title = mcp_results.server_title(result)
             return agreed, mcp_results.announces_changes(result)
         raise _refused("initialize", 200, "it refuses every revision that we speak")
+
+    async def _say_begun(self, server: Server, agreed: Agreed, principal: str) -> None:
+        """Ends the handshake. How a server answers to that, if at all, says nothing. Raises TransportError."""
+        request = mcp_server.request(agreed, None, "notifications/initialized", {})
+        try:
+            await self._channel.post(server, request, principal, timeout_s=BEGUN_S)
+        except TransportError as exc:
+            if not exc.sent:
+                raise
 
     async def _ask(
         self, server: Server, agreed: Agreed | None, request: WireRequest, id_: int, principal: str

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from codecs import BOM_UTF8
 from itertools import count
 from typing import Any, Protocol
 
@@ -44,15 +45,16 @@ class Pipe(Protocol):
         """Waits while the process does not read."""
 
 
-ABSENT = Raw()
+NOTHING = Raw()
+ABSENT = (b"", b"null")  # some servers write every member
 
 
 class _Received(Struct):
-    id: Raw = ABSENT
+    id: Raw = NOTHING
     method: str | None = None
-    params: Raw = ABSENT
-    result: Raw = ABSENT
-    error: Raw = ABSENT
+    params: Raw = NOTHING
+    result: Raw = NOTHING
+    error: Raw = NOTHING
 
 
 _read = msgspec.json.Decoder(_Received).decode
@@ -165,6 +167,7 @@ class Relay:
 
     def receive(self, line: bytes) -> None:
         """Hands a message to whom it is for."""
+        line = line.removeprefix(BOM_UTF8)
         try:
             received = _read(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -172,17 +175,18 @@ class Relay:
             return
         if received.method is None:
             self._respond(received)
-        elif not bytes(received.id):
-            self._notified(received.method, bytes(received.params) or b"{}", line.strip())
+        elif bytes(received.id) in ABSENT:
+            params = bytes(received.params)
+            self._notified(received.method, b"{}" if params in ABSENT else params, line.strip())
         else:
             self._refuse(received.id, received.method)
 
     def _respond(self, received: _Received) -> None:
-        asked = self._waiting.get(_number(received.id))
+        asked = self._asked(msgspec.json.decode(received.id)) if bytes(received.id) else None
         if asked is None:
             return  # it was cancelled meanwhile
         self._forget(asked)
-        if error := bytes(received.error):
+        if (error := bytes(received.error)) not in ABSENT:
             asked.end(b"error", error, _code(error))
         elif result := bytes(received.result):
             asked.end(b"result", _of_subscription(result, asked) if asked.method == LISTEN else result)
@@ -209,10 +213,8 @@ class Relay:
                     queue.put_nowait(line)
 
     def _asked(self, number: Json) -> Asked | None:
-        """The request of that number, which a server may have made a string of."""
-        if isinstance(number, str) and number.isascii() and number.isdigit() and len(number) < 20:
-            number = int(number)
-        return self._waiting.get(number) if isinstance(number, int) else None
+        """The request of that number."""
+        return self._waiting.get(_number_of(number))
 
     def _refuse(self, id_: Raw, method: str) -> None:
         """Answers a request of the server: silence would make its tool wait for ever."""
@@ -228,11 +230,13 @@ def _notification(method: str, params: JsonObject) -> bytes:
     return encode({"jsonrpc": "2.0", "method": method, "params": params})
 
 
-def _number(id_: Raw) -> int:
-    try:
-        return msgspec.json.decode(id_, type=int)
-    except msgspec.DecodeError:
-        return 0  # the number of no request
+def _number_of(id_: Json) -> int:
+    """The number that an id or a token is, of which some servers make a string; 0, of no request, for any other."""
+    if isinstance(id_, str) and id_.isascii() and id_.isdigit() and len(id_) < 20:
+        return int(id_)
+    if isinstance(id_, float) and id_.is_integer():
+        return int(id_)
+    return id_ if isinstance(id_, int) and not isinstance(id_, bool) else 0
 
 
 def _code(error: bytes) -> int:

@@ -10,7 +10,15 @@ from msgspec import Raw, Struct
 
 from gateway import jsontext
 from gateway.dialects.mcp_server import Agreed
-from gateway.dialects.mcp_wire import HEADER_MISMATCH, INVALID, MISSING_CAPABILITY, PARAMS, PREFIX, UNSUPPORTED_VERSION
+from gateway.dialects.mcp_wire import (
+    HEADER_MISMATCH,
+    INVALID,
+    MISSING_CAPABILITY,
+    PARAMS,
+    PREFIX,
+    UNSUPPORTED_VERSION,
+    is_number,
+)
 from gateway.dialects.replies import MAX_DEPTH, BrokenReplyError, without_mark
 from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError
 from gateway.model import Json, JsonObject, Progress
@@ -74,7 +82,7 @@ def progress_of(params: bytes | Raw, token: int) -> Progress | None:
         told = _read_told(params)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
-    if told.progressToken != token or isinstance(told.progressToken, bool):
+    if not is_number(told.progressToken, token):
         return None
     message = None if told.message is None else told.message[:MAX_PROGRESS]
     return Progress(told.progress, told.total, message)
@@ -84,9 +92,9 @@ def check_id(message: Json, id_: int) -> None:
     """Raises BrokenReplyError for the response to another request; an error need not have an id."""
     if isinstance(message, dict):
         answered = message.get("id")
-        if answered is None and "error" in message:
+        if answered is None and message.get("error") is not None:
             return
-        if answered != id_ or isinstance(answered, bool):
+        if not is_number(answered, id_):
             raise BrokenReplyError("it answers another request")
 
 

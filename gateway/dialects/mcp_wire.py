@@ -52,6 +52,11 @@ def envelope(id_: Json, member: bytes, content: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","id":%b,"%b":%b}' % (encode(id_), member, content)
 
 
+def is_number(id_: Json, number: int) -> bool:
+    """Whether an id or a token in a message is this number of ours, of which some servers make a string."""
+    return (id_ == number and not isinstance(id_, bool)) or id_ == str(number)
+
+
 def header_value(text: str) -> bytes:
     """A value for `Mcp-Name` or `Mcp-Param-*`: as it is, or in base64 where a header could not carry it."""
     value = text.encode()

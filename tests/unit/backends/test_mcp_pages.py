@@ -51,6 +51,27 @@ async def test_mcp_55_all_pages_are_one_list_which_is_as_fresh_as_the_oldest() -
     assert ttl_ms == 4000
 
 
+async def test_mcp_55_a_cursor_may_be_a_number_and_the_member_that_is_not_there_null() -> None:
+    asked: list[JsonObject] = []
+
+    async def ask(params: JsonObject) -> Reply:
+        asked.append(params)
+        result = page("a", nextCursor=7) if len(asked) == 1 else page("b", nextCursor=None)
+        return Reply(200, (), json.dumps({"jsonrpc": "2.0", "id": "1", "result": result, "error": None}).encode())
+
+    assert [tool["name"] for tool in json.loads((await all_pages(ask)).body)["tools"]] == ["a", "b"]
+    assert asked == [{}, {"cursor": 7}]
+
+
+@pytest.mark.parametrize("page_of", [{"result": None}, {}])
+async def test_mcp_55_an_error_is_the_reason_whatever_stands_beside_it(page_of: JsonObject) -> None:
+    async def ask(_params: JsonObject) -> Reply:
+        error = {"code": -32603, "message": "Database is away"}
+        return Reply(200, (), json.dumps({"jsonrpc": "2.0", "id": 1, "error": error} | page_of).encode())
+
+    assert "error -32603: Database is away" in ((await refusal(all_pages(ask))).detail or "")
+
+
 NEVER_DONE: dict[str, tuple[Page, int, int]] = {
     "the same cursor": (lambda n: page(f"t{n}", nextCursor="x"), 2, 2),
     "cursors in a circle": (lambda n: page(f"t{n}", nextCursor="xyz"[n % 3]), 4, 4),
@@ -66,7 +87,20 @@ async def test_mcp_55_a_list_that_never_ends_is_ended(result_of: Page, tools: in
     assert len(set(names)) == tools
 
 
-@pytest.mark.parametrize("body", [b"hello", b"{}", b'{"result": []}', b'{"result": {"tools": {}}}', b"[" * 10_000])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"hello",
+        b"{}",
+        b"null",
+        b'{"result": null}',
+        b'{"result": []}',
+        b'{"result": {"tools": {}}}',
+        b'{"result": {"tools": null}}',
+        b'{"result": {"tools": [], "nextCursor": {}}}',
+        b"[" * 10_000,
+    ],
+)
 async def test_mcp_55_what_holds_no_list_is_a_refusal(body: bytes) -> None:
     async def ask(_params: JsonObject) -> Reply:
         return Reply(200, (), body)

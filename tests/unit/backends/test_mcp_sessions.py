@@ -20,14 +20,17 @@ from tests.streams import http_reply
 from tests.unit.backends.admitting import admission
 from tests.unit.backends.facing import refusal
 from tests.unit.backends.mcp_facing import (
+    EVENTS,
     IDEMPOTENT,
     INVOCATION,
     LEGACY,
     MODERN,
+    PATIENCE_S,
     Double,
     Script,
     Talk,
     backend_at,
+    chunk,
     facing,
     serving,
     stay,
@@ -350,6 +353,39 @@ async def test_mcp_60_a_handshake_that_fails_is_a_refusal_and_runs_nothing(scrip
     async with facing("legacy", others={"initialize": script}) as (backend, double):
         refused = await refusal(backend.call(INVOCATION))
         assert (refused.code, double.ran) == (ErrorCode.BACKEND_UNAVAILABLE, [])
+
+
+async def stream_for_ever(talk: Talk) -> None:
+    await talk.send(EVENTS + chunk(b": here I am\n\n"))
+    await talk.until_closed()
+
+
+async def hang_up(talk: Talk) -> None:
+    talk.hang_up()
+
+
+@pytest.mark.parametrize(
+    "script",
+    [stream_for_ever, hang_up, saying(400, error(-32600)), saying(500, b"no")],
+    ids=["an open stream", "no answer", "an error", "a fault"],
+)
+async def test_a_handshake_ends_however_the_notification_is_answered(script: Script) -> None:
+    async with facing("legacy", others={"notifications/initialized": script}) as (backend, double):
+        async with asyncio.timeout(PATIENCE_S):
+            assert (await backend.call(INVOCATION)).value == "seven"
+        assert len(double.of("notifications/initialized")) == 1
+
+
+async def test_an_id_of_a_session_may_have_eight_kib() -> None:
+    async def initialize(talk: Talk) -> None:
+        double.sessions.add(long)
+        await talk.answer({"protocolVersion": LEGACY, "capabilities": {}}, mcp_session_id=long)
+
+    long = "x" * 8192
+    async with facing("legacy", others={"initialize": initialize}) as (backend, double):
+        for _ in range(2):
+            assert (await backend.call(INVOCATION)).value == "seven"
+        assert [talk.request.header("mcp-session-id") for talk in double.ran] == [long, long]
 
 
 async def test_mcp_58_nothing_of_a_caller_reaches_a_server_but_what_is_forwarded() -> None:

@@ -107,8 +107,20 @@ async def test_a_connection_is_used_again_after_a_stream_that_ends_later() -> No
 WRONG = [
     {"jsonrpc": "2.0", "id": 99, "result": {}},
     {"jsonrpc": "2.0", "id": True, "result": {}},
-    {"jsonrpc": "2.0", "id": "2", "result": {}},
+    {"jsonrpc": "2.0", "id": "99", "result": {}},
+    {"jsonrpc": "2.0", "id": None, "result": {}, "error": None},
 ]
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("as_stream", [False, True])
+async def test_mcp_75_a_response_whose_id_is_a_string_and_whose_error_is_null_is_one(era: str, as_stream: bool) -> None:
+    async def script(talk: Talk) -> None:
+        answer = talk.response() | {"id": str(talk.id), "error": None}
+        await (talk.stream(event(answer)) if as_stream else talk.send(http_reply(200, answer)))
+
+    async with facing(era, script) as (backend, _):
+        assert (await backend.call(INVOCATION)).value == "seven"
 
 
 @pytest.mark.parametrize("era", ERAS)

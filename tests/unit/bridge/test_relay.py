@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+from codecs import BOM_UTF8
 from typing import Any
 
 import pytest
@@ -33,7 +35,7 @@ async def test_callers_who_count_alike_each_get_their_own_response_in_whatever_o
     assert got(other) == [{"jsonrpc": "2.0", "id": "0", "result": {"of": "b"}}]
 
 
-@pytest.mark.parametrize("id_", [99, "1", None, 1.5, [], {}, True])
+@pytest.mark.parametrize("id_", [99, "99", "x", "", None, 1.5, 1e999, [], {}, True])
 async def test_a_response_of_a_foreign_id_is_nobody_s(id_: Any) -> None:
     relay, _, _ = relayed()
     asked = await relay.ask(7, CALL, None)
@@ -44,6 +46,12 @@ async def test_a_response_of_a_foreign_id_is_nobody_s(id_: Any) -> None:
 RESPONSES = [
     ({"error": {"code": -32602, "message": "no"}}, {"error": {"code": -32602, "message": "no"}}),
     ({"result": {}, "error": {"code": 1, "message": "both"}}, {"error": {"code": 1, "message": "both"}}),
+    ({"result": {"a": 1}, "error": None}, {"result": {"a": 1}}),
+    ({"result": None, "error": {"code": 1, "message": "no"}}, {"error": {"code": 1, "message": "no"}}),
+    (
+        {"error": None},
+        {"error": {"code": INTERNAL, "message": "The response of the server has neither result nor error."}},
+    ),
     ({}, {"error": {"code": INTERNAL, "message": "The response of the server has neither result nor error."}}),
 ]
 
@@ -54,6 +62,27 @@ async def test_an_error_is_passed_on_and_an_empty_response_is_one(said: Any, tol
     asked = await relay.ask(7, CALL, None)
     say(relay, id=pipe.sent[0]["id"], **said)
     assert got(asked) == [{"jsonrpc": "2.0", "id": 7, **told}]
+
+
+@pytest.mark.parametrize("spelled", [int, float, str])
+async def test_an_id_that_the_server_spells_otherwise_is_known_all_the_same(spelled: Any) -> None:
+    relay, pipe, _ = relayed()
+    asked = await relay.ask(7, CALL, None)
+    say(relay, id=spelled(pipe.sent[0]["id"]), result={})
+    assert got(asked) == [{"jsonrpc": "2.0", "id": 7, "result": {}}]
+
+
+async def test_a_server_may_write_a_mark_and_every_member() -> None:
+    relay, pipe, listeners = relayed()
+    queue = asyncio.Queue[bytes]()
+    listeners.add(queue)
+    asked = await relay.ask(7, CALL, None)
+    line = json.dumps({"id": pipe.sent[0]["id"], "method": None, "params": None, "result": {}, "error": None})
+    relay.receive(BOM_UTF8 + line.encode())
+    assert got(asked) == [{"jsonrpc": "2.0", "id": 7, "result": {}}]
+    say(relay, id=None, method="notifications/tools/list_changed", params=None, result=None, error=None)
+    assert json.loads(queue.get_nowait())["method"] == "notifications/tools/list_changed"
+    assert len(pipe.sent) == 1  # it was no request
 
 
 @pytest.mark.parametrize("spelled", [int, str])
