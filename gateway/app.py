@@ -170,8 +170,11 @@ class Gateway:
             on_rebuilt=self._listeners.look,
             on_changed=self.state.tell_others,
         )
-        same_auth = before is not None and before.config.auth == config.auth
-        authenticator = before.authenticator if before and same_auth else self._issuers.authenticator(config.auth)
+        longest = config.server.max_head_bytes
+        if before and (before.config.auth, before.config.server.max_head_bytes) == (config.auth, longest):
+            authenticator = before.authenticator
+        else:
+            authenticator = self._issuers.authenticator(config.auth, longest)
         authorizer, authorizer_files = None, fingerprints(named_files(config.authorize))
         if before is not None and before.has_authorizer(config.authorize, authorizer_files):
             authorizer = before.authorizer

@@ -16,8 +16,10 @@ from gateway.auth import (
     NoAuthentication,
     RemoteKeys,
 )
+from gateway.auth.authentication import MAX_TOKEN
 from gateway.auth.keys import read_pem
-from gateway.auth.tokens import account_of_issuer, without_login
+from gateway.auth.tokens import AUTHORIZATION, Path, account_of_issuer, without_login
+from gateway.backends.credentials import fixed_headers
 from gateway.backends.server import client_context
 from gateway.ports import ANONYMOUS, Authenticator
 from gateway.settings import AuthSettings, JwtSettings, LoginSettings
@@ -34,8 +36,11 @@ class Issuers:
     def __init__(self) -> None:
         self._keys: dict[Origin, Keys] = {}
 
-    def authenticator(self, auth: AuthSettings | None) -> Authenticator:
-        """The authenticator of these settings, to be started; `keep` ends what only earlier ones needed."""
+    def authenticator(self, auth: AuthSettings | None, max_token: int = MAX_TOKEN) -> Authenticator:
+        """The authenticator of these settings, to be started; `keep` ends what only earlier ones needed.
+
+        `max_token` is the size of the longest token, in bytes.
+        """
         if auth is None:
             return NoAuthentication()
         entries = auth.jwt or ()
@@ -45,13 +50,14 @@ class Issuers:
                 self._keys[origin] = _keys(entry)
         keys = (ApiKey(id=key.id, digest=key.hash, scopes=frozenset(key.scopes)) for key in auth.api_keys or ())
         issuers = [_issuer(entry, self._keys[origin]) for entry, origin in zip(entries, origins, strict=True)]
-        return Authentication(issuers, keys, clock=time.time)
+        return Authentication(issuers, keys, clock=time.time, max_token=max_token)
 
     def of_login(self, auth: AuthSettings, login: LoginSettings) -> tuple[Authentication, Authentication]:
         """What verifies the access tokens of a login, and its ID tokens. Both have the keys of the issuer's callers."""
         entry = auth.issuer(login.issuer)
         assert entry is not None  # the settings insist on it
-        access = self.authenticator(auth.model_copy(update={"jwt": (entry,), "api_keys": None}))
+        handed_over = entry.model_copy(update={"header": None})  # by the issuer itself, whatever a proxy does
+        access = self.authenticator(auth.model_copy(update={"jwt": (handed_over,), "api_keys": None}))
         assert isinstance(access, Authentication)
         # OpenID Connect Core 1.0, sections 2 and 3.1.3.7: an ID token is for the client.
         identity = JwtIssuer(
@@ -94,22 +100,29 @@ def accounts(auth: AuthSettings | None) -> frozenset[str]:
 def _origin(entry: JwtSettings) -> Origin:
     """Where an issuer's keys come from; what tokens must be like and how often keys are fetched is no part of it."""
     files = tuple(fingerprints(named_files(entry.tls)).items())
-    return entry.issuer, entry.secret, entry.public_key, entry.jwks_url, entry.algorithms, entry.tls, files
+    fetched = entry.jwks_url, entry.jwks_auth, entry.allow_http, entry.tls, files
+    return entry.issuer, entry.secret, entry.public_key, entry.algorithms, fetched
 
 
 def _issuer(entry: JwtSettings, keys: Keys) -> JwtIssuer:
     # Issuers with public keys sign for many services; what does not say whom it is for is not for us.
-    needed = ("aud",) if entry.secret is None else ()
+    needed = ("aud",) if entry.secret is None and entry.audience_claim is None else ()
     return JwtIssuer(
         keys=keys,
         name=entry.issuer,
         audience=frozenset(entry.audience),
+        audience_claim=_path(entry.audience_claim),
         require=(*entry.require, *needed),
-        scope_claim=tuple(entry.scope_claim.split(".")),
-        user_id_claim=None if entry.user_id_claim is None else tuple(entry.user_id_claim.split(".")),
+        scope_claims=tuple(tuple(name.split(".")) for name in entry.scope_claim),
+        user_id_claim=_path(entry.user_id_claim),
         leeway_s=entry.leeway_s,
         max_lifetime_s=entry.max_lifetime_s,
+        header=AUTHORIZATION if entry.header is None else entry.header.encode("ascii"),
     )
+
+
+def _path(name: str | None) -> Path | None:
+    return None if name is None else tuple(name.split("."))
 
 
 def _keys(entry: JwtSettings) -> Keys:
@@ -124,5 +137,7 @@ def _keys(entry: JwtSettings) -> Keys:
         algorithms=frozenset(entry.algorithms),
         refresh_s=entry.jwks_refresh_s,
         cooldown_s=entry.jwks_cooldown_s,
+        credential=fixed_headers(entry.jwks_auth),
+        allow_http=entry.allow_http,
         tls=None if entry.tls is None else partial(client_context, entry.tls),
     )

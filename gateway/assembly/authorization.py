@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gateway.authorization import HttpAuthorizer
+from gateway.backends.credentials import fixed_headers
 from gateway.backends.server import client_context, path_and_query
 from gateway.metrics import Metrics
-from gateway.settings import AuthorizeSettings, BearerAuthSettings, HeaderAuthSettings, TlsSettings
+from gateway.settings import AuthorizeSettings, TlsSettings
 from gateway.transport import Limits, Origin, Pool
-from gateway.wire import Headers
 
 LONGEST_CONNECT_S = 2.0  # room for one lost SYN, which is sent again after 1 s
 
@@ -20,7 +20,7 @@ def open_authorizer(settings: AuthorizeSettings, metrics: Metrics) -> HttpAuthor
     return HttpAuthorizer(
         Pool(origin, limits, trusted),
         path_and_query(settings.url),
-        _credentials(settings.auth),
+        fixed_headers(settings.auth),
         timeout_s=settings.timeout_s,
         cache_s=settings.cache_s,
         runs_on_failure=settings.on_failure == "allow",
@@ -28,13 +28,3 @@ def open_authorizer(settings: AuthorizeSettings, metrics: Metrics) -> HttpAuthor
         count=metrics.authorization,
         observe=metrics.authorization_asked,
     )
-
-
-def _credentials(auth: BearerAuthSettings | HeaderAuthSettings | None) -> Headers:
-    match auth:
-        case BearerAuthSettings(bearer=token):
-            return ((b"authorization", b"Bearer " + token.get_secret_value().encode()),)
-        case HeaderAuthSettings(header=own):
-            return ((own.name.lower().encode(), own.value.get_secret_value().encode()),)
-        case None:
-            return ()

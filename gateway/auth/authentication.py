@@ -6,7 +6,7 @@ A token's header chooses only among the keys of its issuer: `jku`, `x5u` and `jw
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 
@@ -17,20 +17,21 @@ from gateway.auth.refusals import (
     ISSUER,
     MISSING,
     SIGNATURE,
+    TOO_LONG,
     TWO,
     UNREADABLE,
     Reason,
     refused,
     undecided,
 )
-from gateway.auth.tokens import JwtIssuer, MalformedError, Parts, caller_of, take_apart
+from gateway.auth.tokens import AUTHORIZATION, JwtIssuer, MalformedError, Parts, caller_of, take_apart
 from gateway.errors import UnauthenticatedError, UndecidedError
 from gateway.ports import ANONYMOUS, Caller
 from gateway.wire import Head
 
 CACHE_ENTRIES = 10_000  # about 3 MB; a verification costs 20 us (HS256) to 200 us (ES256), a hit 1 us
 CACHE_S = 60.0  # a changed secret or a withdrawn key takes effect within this
-MAX_TOKEN = 8192  # bytes; tokens with many claims have 2 to 4 KiB
+MAX_TOKEN = 32 * 1024  # bytes, as the default of `max_head`; a token with 200 groups has 11 KB
 NEVER = float("inf")
 NOTHING = sha256()  # to be copied: for a new one OpenSSL looks the algorithm up, which takes longer than a token's hash
 KEY_HEADERS = (b"oxp-api-key", b"otc-api-key")
@@ -67,25 +68,36 @@ class Authentication:
     """Identifies callers, and remembers by digest the bearer tokens it has verified.
 
     A request may carry one credential only, whatever kinds of them are configured; a key may also come as a bearer
-    token, which is where both official clients of OXP put it.
+    token, which is where both official clients of OXP put it. `max_token` is in bytes.
     """
 
     def __init__(
-        self, issuers: Sequence[JwtIssuer], api_keys: Iterable[ApiKey] = (), *, clock: Callable[[], float]
+        self,
+        issuers: Sequence[JwtIssuer],
+        api_keys: Iterable[ApiKey] = (),
+        *,
+        clock: Callable[[], float],
+        max_token: int = MAX_TOKEN,
     ) -> None:
-        self._issuers = {issuer.name: issuer for issuer in issuers}
+        self._issuers = {(issuer.header, issuer.name): issuer for issuer in issuers}
         self._api_keys = {key.digest: (key.digest, key.caller()) for key in api_keys}
-        kinds = ("a bearer token" if self._issuers else "", "an API key" if self._api_keys else "")
-        self._kinds = " or ".join(filter(None, kinds))
+        headers = dict.fromkeys(issuer.header for issuer in issuers)
+        self._token_headers = tuple(name for name in headers if name != AUTHORIZATION)  # those that a proxy sets
+        self._beside = (*KEY_HEADERS, *self._token_headers)
+        self._reads_authorization = AUTHORIZATION in headers or bool(self._api_keys)
+        kinds = ["a bearer token"] if AUTHORIZATION in headers else []
+        kinds += [f"a token in {name.decode()}" for name in self._token_headers]
+        self._kinds = " or ".join(kinds + (["an API key"] if self._api_keys else []))
+        self._max_token = max_token
         self._clock = clock
         self._cache: dict[bytes, tuple[Caller, float]] = {}  # the verification longest ago comes first
 
     def identify(self, head: Head) -> Caller:
         """Raises UnauthenticatedError; an UndecidedError where the issuer's keys should be asked for first."""
         headers = head.headers
-        if not headers.keys().isdisjoint(KEY_HEADERS):
-            return self._by_key_header(headers)
-        header = headers.get(b"authorization")
+        if not headers.keys().isdisjoint(self._beside):
+            return self._by_other_header(head)
+        header = headers.get(AUTHORIZATION)
         if not header:
             raise UnauthenticatedError(f"Authentication is needed: send {self._kinds}.", MISSING, False, ASKED)
         hashing = NOTHING.copy()
@@ -94,12 +106,14 @@ class Authentication:
         known = self._cache.get(digest)
         if known is not None and self._clock() < known[1]:
             return known[0]
-        return self._verify(header, digest)
+        return self._verify(self._bearer(header), AUTHORIZATION, digest)
 
     async def identify_later(self, head: Head) -> Caller:
         """As `identify`, after the keys of the token's issuer have been asked for; waits some seconds at most."""
-        header = head.headers.get(b"authorization", b"")
-        await self._issuer_of(self._read(_bearer(header))).keys.refresh()
+        place = next((name for name in self._token_headers if name in head.headers), AUTHORIZATION)
+        value = head.headers.get(place, b"")
+        credential = self._bearer(value) if place == AUTHORIZATION else self._bare(value)
+        await self._issuer_of(self._read(credential), place).keys.refresh()
         try:
             return self.identify(head)
         except UndecidedError as exc:
@@ -110,14 +124,29 @@ class Authentication:
         for issuer in self._issuers.values():
             issuer.keys.start()
 
-    def _by_key_header(self, headers: Mapping[bytes, bytes]) -> Caller:
-        keys = [headers[name] for name in KEY_HEADERS if name in headers]
-        if len(keys) > 1 or b"authorization" in headers:
+    def _by_other_header(self, head: Head) -> Caller:
+        headers = head.headers
+        names = [name for name in self._beside if name in headers]
+        is_token = names[0] in self._token_headers
+        # A proxy that sets a header of its own leaves the caller's `Authorization`, which may be for the proxy alone.
+        counts = AUTHORIZATION in headers and (self._reads_authorization or not is_token)
+        if len(names) > 1 or counts or sum(name == names[0] for name, _ in head.lines) > 1:
             raise UnauthenticatedError(f"Send only one credential: {self._kinds}.", Reason.SEVERAL, False, TWO)
+        return self._by_token(names[0], headers[names[0]]) if is_token else self._by_key_header(headers[names[0]])
+
+    def _by_token(self, place: bytes, value: bytes) -> Caller:
+        """Identifies the caller by the header of a proxy's."""
+        digest = sha256(b"%b: %b" % (place, value)).digest()
+        known = self._cache.get(digest)
+        if known is not None and self._clock() < known[1]:
+            return known[0]
+        return self._verify(self._bare(value), place, digest)
+
+    def _by_key_header(self, key: bytes) -> Caller:
         if not self._api_keys:
             message = f"API keys are not accepted here: send {self._kinds}."
             raise UnauthenticatedError(message, HEADER, False, ASKED)
-        caller = self._by_key(keys[0])
+        caller = self._by_key(key)
         if caller is None:
             raise refused(Reason.API_KEY)
         return caller
@@ -128,14 +157,13 @@ class Authentication:
         known, caller = self._api_keys.get(digest, (bytes(32), None))
         return caller if hmac.compare_digest(known, digest) else None
 
-    def _verify(self, header: bytes, digest: bytes) -> Caller:
+    def _verify(self, credential: bytes, place: bytes, digest: bytes) -> Caller:
         """Verifies a credential that is not remembered, and remembers it."""
-        credential, now = _bearer(header), self._clock()
-        expires = NEVER
-        caller = self._by_key(credential) if self._api_keys else None
+        now, expires = self._clock(), NEVER
+        caller = self._by_key(credential) if self._api_keys and place == AUTHORIZATION else None
         if caller is None:
             token = self._read(credential)
-            issuer = self._issuer_of(token)
+            issuer = self._issuer_of(token, place)
             _check_signature(token, issuer.keys)
             caller, expires = caller_of(token.claims, issuer, now)
         self._remember(digest, caller, min(expires, now + CACHE_S))
@@ -155,14 +183,33 @@ class Authentication:
         except MalformedError as exc:
             raise refused(Reason.API_KEY if self._api_keys else UNREADABLE) from exc
 
-    def _issuer_of(self, token: Parts) -> JwtIssuer:
-        """The issuer that a token names, not verified yet. Raises UnauthenticatedError if it is not configured."""
+    def _issuer_of(self, token: Parts, place: bytes) -> JwtIssuer:
+        """The issuer that a token names, not verified yet. Raises UnauthenticatedError if none is configured there."""
         name = token.claims.get("iss")
-        issuer = self._issuers.get(name) if isinstance(name, str) else None
-        issuer = issuer or self._issuers.get(None)
+        issuer = self._issuers.get((place, name)) if isinstance(name, str) else None
+        issuer = issuer or self._issuers.get((place, None))
         if issuer is None:
             raise refused(ISSUER)
         return issuer
+
+    def _bearer(self, header: bytes) -> bytes:
+        """What `Authorization` holds. Raises UnauthenticatedError."""
+        scheme, _, token = header.partition(b" ")
+        if scheme.lower() != b"bearer":
+            raise refused(HEADER)
+        return self._fitting(token.strip())
+
+    def _bare(self, value: bytes) -> bytes:
+        """The token in a header of a proxy's; some write the scheme before it. Raises UnauthenticatedError."""
+        scheme, _, token = value.partition(b" ")
+        return self._fitting(token.strip() if scheme.lower() == b"bearer" else value.strip())
+
+    def _fitting(self, token: bytes) -> bytes:
+        if not token:
+            raise refused(HEADER)
+        if len(token) > self._max_token:
+            raise refused(TOO_LONG)
+        return token
 
 
 def _check_signature(token: Parts, keys: Keys) -> None:
@@ -170,21 +217,13 @@ def _check_signature(token: Parts, keys: Keys) -> None:
     algorithm, kid = token.header.get("alg"), token.header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in keys.algorithms:
         raise refused(Reason.ALGORITHM)
-    verifier = keys.find(kid, algorithm)
-    if verifier is None:
-        reason = Reason.NO_KEYS if keys.is_empty else Reason.KEY
-    elif verifier.accepts(token.signed, token.signature):
+    found = keys.find(kid, algorithm)
+    if any(verifier.accepts(token.signed, token.signature) for verifier in found):
         return
-    elif kid is None:
-        reason = SIGNATURE  # the only key of its issuer may have been another when it was signed
-    else:
+    if not found:
+        reason = Reason.NO_KEYS if keys.is_empty else Reason.KEY
+    elif keys.has(kid, algorithm):
         raise refused(SIGNATURE)
+    else:
+        reason = SIGNATURE  # its issuer may have had another key when it was signed
     raise undecided(reason) if keys.may_change else refused(reason)
-
-
-def _bearer(header: bytes) -> bytes:
-    scheme, _, token = header.partition(b" ")
-    token = token.strip()
-    if scheme.lower() != b"bearer" or not token or len(token) > MAX_TOKEN:
-        raise refused(HEADER)
-    return token

@@ -1,4 +1,4 @@
-"""Keys that verify signatures (RFC 7518, RFC 8037): from the configuration, or of a JWK set.
+"""Keys that verify signatures (RFC 7518, RFC 8037, RFC 9864): from the configuration, or of a JWK set.
 
 The operator chooses the algorithms, and the kind of a key decides which of them it is for, so that the header of a
 token never turns one kind of key into another (RFC 8725, sections 2.1 and 3.1).
@@ -30,6 +30,7 @@ RSA_BITS = range(2048, 8192 + 1)  # RFC 7518, section 3.3; a longer key costs a 
 MAX_NUMBER = 2048  # characters of one number of a JWK; the longest there can be, a modulus of 8192 bits, has 1366
 MAX_KEYS = 100  # large issuers have ten; each takes some 100 us to read, on the loop that serves calls
 MAX_KID = 256  # characters
+MAX_TRIED = 16  # keys for one token; a check takes some 50 us, and anybody can send a token that names no key
 LAST_TIME = 2**53  # seconds; beyond it doubles leave seconds out
 # RFC 7518, section 6. A key set that publishes one of these has revealed its secret.
 PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
@@ -37,7 +38,10 @@ PRIVATE = frozenset({"d", "p", "q", "dp", "dq", "qi", "oth", "k"})
 NONE: frozenset[str] = frozenset()
 FOR_RSA = frozenset({"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"})
 FOR_CURVE = {"secp256r1": frozenset({"ES256"}), "secp384r1": frozenset({"ES384"}), "secp521r1": frozenset({"ES512"})}
-FOR_EDWARDS = frozenset({"EdDSA"})
+# RFC 9864 names the curve, RFC 8037 does not; the algorithm is the same.
+EDDSA = "EdDSA"
+FOR_ED25519, FOR_ED448 = frozenset({EDDSA, "Ed25519"}), frozenset({EDDSA, "Ed448"})
+FOR_EDWARDS = FOR_ED25519 | FOR_ED448
 
 PublicKey = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey | Ed448PublicKey
 
@@ -71,8 +75,14 @@ def with_key(key: PublicKey, name: str) -> Verifier:
     """Verifies one of the algorithms the key is for. Raises UnfitKeyError."""
     if name not in algorithms_for(key):
         raise UnfitKeyError(f"is not for {name}")
-    algorithm = jwt.get_algorithm_by_name(name)
+    algorithm = jwt.get_algorithm_by_name(EDDSA if name in FOR_EDWARDS else name)
     return Verifier(algorithm, algorithm.prepare_key(key))
+
+
+def named_in_tokens(algorithms: Iterable[str]) -> frozenset[str]:
+    """What tokens may call the algorithms that an operator lists: `EdDSA` stands for its curves, too."""
+    listed = frozenset(algorithms)
+    return listed | FOR_EDWARDS if EDDSA in listed else listed
 
 
 def algorithms_for(key: object) -> frozenset[str]:
@@ -82,8 +92,10 @@ def algorithms_for(key: object) -> frozenset[str]:
             return FOR_RSA if key.key_size in RSA_BITS else NONE
         case EllipticCurvePublicKey():
             return FOR_CURVE.get(key.curve.name, NONE)
-        case Ed25519PublicKey() | Ed448PublicKey():
-            return FOR_EDWARDS
+        case Ed25519PublicKey():
+            return FOR_ED25519
+        case Ed448PublicKey():
+            return FOR_ED448
         case _:
             return NONE
 
@@ -106,7 +118,7 @@ def read_pem(text: str) -> PublicKey:
 
 def read_jwk(jwk: Mapping[str, Any]) -> PublicKey:
     """Reads a JSON Web Key (RFC 7517) that has no private part. Raises UnfitKeyError."""
-    kind = {"RSA": "RS256", "EC": "ES256", "OKP": "EdDSA"}.get(str(jwk.get("kty")))
+    kind = {"RSA": "RS256", "EC": "ES256", "OKP": EDDSA}.get(str(jwk.get("kty")))
     if kind is None:
         raise UnfitKeyError("is not asymmetric")
     if any(len(str(jwk.get(number, ""))) > MAX_NUMBER for number in ("n", "e", "x", "y")):
@@ -139,11 +151,18 @@ class Keys:
     @classmethod
     def public_key(cls, key: PublicKey, algorithms: Iterable[str]) -> Self:
         """Raises UnfitKeyError for an algorithm the key is not for."""
-        return cls((name, with_key(key, name)) for name in algorithms)
+        listed = frozenset(algorithms)
+        names = listed | (named_in_tokens(listed) & algorithms_for(key))
+        return cls((name, with_key(key, name)) for name in names)
 
-    def find(self, kid: object, algorithm: str) -> Verifier | None:
-        """The key that a token's header asks for, as far as it may."""
-        return self._verifiers.get(algorithm)
+    def find(self, kid: object, algorithm: str) -> Sequence[Verifier]:
+        """The keys that a token's header may mean, `MAX_TRIED` at most."""
+        verifier = self._verifiers.get(algorithm)
+        return () if verifier is None else (verifier,)
+
+    def has(self, kid: object, algorithm: str) -> bool:
+        """Whether there is a key of that very id, so that no other one can be meant."""
+        return algorithm in self._verifiers
 
     @property
     def is_empty(self) -> bool:
@@ -173,14 +192,15 @@ class KeySet:
     """The keys that fit an issuer's algorithms, by what a token's header may ask for."""
 
     def __init__(self, keys: Sequence[tuple[str | None, str, Verifier]] = (), expires_at: float | None = None) -> None:
-        """Takes triples of key id, algorithm and verifier; of two with one id and algorithm the first counts.
+        """Takes triples of key id, algorithm and verifier.
 
         `expires_at` is when the last key expires, in seconds since 1970; None: one of them does not say.
         """
         self.expires_at = expires_at
-        self._named = {(kid, name): verifier for kid, name, verifier in reversed(keys) if kid is not None}
+        self._named: dict[tuple[str | None, str], list[Verifier]] = {}  # under None those without an id
         self._all: dict[str, list[Verifier]] = {}
-        for _, name, verifier in keys:
+        for kid, name, verifier in keys:
+            self._named.setdefault((kid, name), []).append(verifier)
             self._all.setdefault(name, []).append(verifier)
 
     @classmethod
@@ -194,18 +214,28 @@ class KeySet:
         found: list[tuple[str | None, str, Verifier]] = []
         expiries = []
         for entry in entries:
-            if isinstance(entry, dict) and _is_for_verifying(entry) and (fitted := _fitted(entry, algorithms)):
+            jwk = {name: value for name, value in entry.items() if value is not None} if isinstance(entry, dict) else {}
+            if _is_for_verifying(jwk) and (fitted := _fitted(jwk, algorithms)):
                 found += fitted
-                expiries.append(_expiry(entry))
+                expiries.append(_expiry(jwk))
         said = [at for at in expiries if at is not None]
         return cls(found, max(said) if said and len(said) == len(expiries) else None)
 
-    def find(self, kid: object, algorithm: str) -> Verifier | None:
-        """The key of that id; for a token without one, the only key there is (OpenID Connect Core, section 10.1)."""
+    def find(self, kid: object, algorithm: str) -> Sequence[Verifier]:
+        """The keys of that id, else those without one; for a token without an id, all that are for the algorithm.
+
+        RFC 7517, section 4.5, leaves `kid` to the issuer. At most `MAX_TRIED`.
+        """
+        found: Sequence[Verifier] = ()
         if isinstance(kid, str):
-            return self._named.get((kid, algorithm))
-        fitting = self._all.get(algorithm, ())
-        return fitting[0] if kid is None and len(fitting) == 1 else None
+            found = self._named.get((kid, algorithm)) or self._named.get((None, algorithm)) or ()
+        elif kid is None:
+            found = self._all.get(algorithm, ())
+        return found[:MAX_TRIED]
+
+    def has(self, kid: object, algorithm: str) -> bool:
+        """Whether there is a key of that very id."""
+        return isinstance(kid, str) and (kid, algorithm) in self._named
 
     @property
     def is_empty(self) -> bool:
@@ -217,12 +247,12 @@ class KeySet:
         return frozenset(self._all)
 
     def __len__(self) -> int:
-        """How many pairs of a key and an algorithm there are."""
-        return sum(map(len, self._all.values()))
+        """How many keys there are; one may be for several algorithms."""
+        return len({id(verifier.key) for verifiers in self._all.values() for verifier in verifiers})
 
 
 def _is_for_verifying(jwk: Mapping[str, Any]) -> bool:
-    """RFC 7517, sections 4.2 and 4.3: both members are optional, but what they say holds."""
+    """RFC 7517, sections 4.2 and 4.3: both members are optional, but what they say holds; null says nothing."""
     if PRIVATE & jwk.keys() or jwk.get("use", "sig") != "sig":
         return False
     operations = jwk.get("key_ops", ["verify"])
@@ -245,12 +275,21 @@ def _expiry(jwk: Mapping[str, Any]) -> float | None:
 
 def _fitted(jwk: Mapping[str, Any], algorithms: Collection[str]) -> list[tuple[str | None, str, Verifier]]:
     """The key, once for each of the algorithms it may be used with."""
-    kid, only = jwk.get("kid"), jwk.get("alg")
+    kid = jwk.get("kid")
     if kid is not None and not (isinstance(kid, str) and len(kid) <= MAX_KID):
         return []
     try:
         key = read_jwk(jwk)
     except UnfitKeyError:
         return []
-    names = (name for name in algorithms if only in (None, name))
-    return [(kid, name, with_key(key, name)) for name in names if name in algorithms_for(key)]
+    return [(kid, name, with_key(key, name)) for name in _used_with(key, jwk.get("alg")) if name in algorithms]
+
+
+def _used_with(key: PublicKey, only: object) -> frozenset[str]:
+    """The algorithms for the kind of a key, or the one that its `alg` names; both names of a curve's are the same."""
+    fitting = algorithms_for(key)
+    if only is None:
+        return fitting
+    if not isinstance(only, str) or only not in fitting:
+        return NONE
+    return fitting if only in FOR_EDWARDS else frozenset({only})

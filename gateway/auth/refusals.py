@@ -15,6 +15,7 @@ class Reason(StrEnum):
     MISSING = "missing"  # no credential at all
     SEVERAL = "several"  # more than one: whose call it is would be our guess
     HEADER = "header"  # another scheme, nothing a token could be, or an API key where there are none
+    TOO_LONG = "too_long"  # longer than any head may be
     UNREADABLE = "unreadable"
     ISSUER = "issuer"  # none of ours
     ALGORITHM = "algorithm"  # not one its issuer signs with
@@ -33,7 +34,7 @@ class Reason(StrEnum):
 
 # Reading a member off its class costs half a microsecond in Python 3.11; these are what floods are refused for.
 HEADER, UNREADABLE, ISSUER, SIGNATURE = Reason.HEADER, Reason.UNREADABLE, Reason.ISSUER, Reason.SIGNATURE
-MISSING = Reason.MISSING
+MISSING, TOO_LONG = Reason.MISSING, Reason.TOO_LONG
 
 # A signature has been checked before any of these is found, or a key looked up.
 ATTEMPTS = frozenset(

@@ -13,16 +13,18 @@ import random
 import socket
 import ssl
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache
 
 from msgspec import Struct
 from msgspec.structs import asdict
 
 from gateway import __version__, jsontext
-from gateway.auth.keys import Keys, KeySet, KeySetError, Verifier
+from gateway.auth.keys import Keys, KeySet, KeySetError, Verifier, named_in_tokens
+from gateway.auth.tokens import MAX_NAME, without_login
 from gateway.model import Json, JsonObject
 from gateway.transport import Origin
+from gateway.wire import Headers
 
 log = logging.getLogger("gateway.auth")
 
@@ -38,7 +40,7 @@ class IssuerStatus(Struct, frozen=True, kw_only=True):
     """How an issuer stands. `up`: the last fetch succeeded; `age_s`: of the keys in use; `keys`: how many fit.
 
     `keys_expire_at` is when the last of them does, in seconds since 1970; None: one does not say. `last_error` is of a
-    few words, never of the issuer's own.
+    few words, of the issuer's own only the name that it gives itself.
     """
 
     up: bool
@@ -56,7 +58,8 @@ class RemoteKeys(Keys):
     """The keys of one issuer: the set at `url`, or without one where the issuer `name` itself says it is.
 
     They are fetched every `refresh_s`, a little jitter taken off, and after a failure every `cooldown_s`; for tokens
-    with a key we do not have once in `cooldown_s` at most. `tls` makes what decides whom to trust; None: the system.
+    with a key we do not have once in `cooldown_s` at most. `credential` is sent to the origin of `url`, or of `name`,
+    and nowhere else. `tls` makes what decides whom to trust; None: the system.
     """
 
     def __init__(
@@ -67,16 +70,20 @@ class RemoteKeys(Keys):
         algorithms: frozenset[str],
         refresh_s: float,
         cooldown_s: float,
+        credential: Headers = (),
+        allow_http: bool = False,
         tls: Callable[[], ssl.SSLContext] | None = None,
         fetch_s: float = FETCH_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(())
-        self.algorithms = algorithms
+        self.algorithms = named_in_tokens(algorithms)
         self._name = name
         self._url = url
         self._refresh_s = refresh_s
         self._cooldown_s = cooldown_s
+        self._credential = {field.decode(): value.decode() for field, value in credential}
+        self._allow_http = allow_http
         self._trusted = system_authorities if tls is None else cache(tls)
         self._fetch_s = fetch_s
         self._clock = clock
@@ -89,9 +96,12 @@ class RemoteKeys(Keys):
         self._fetching: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
 
-    def find(self, kid: object, algorithm: str) -> Verifier | None:
-        """The key that a token's header asks for."""
+    def find(self, kid: object, algorithm: str) -> Sequence[Verifier]:
+        """The keys that a token's header may mean."""
         return self._keys.find(kid, algorithm)
+
+    def has(self, kid: object, algorithm: str) -> bool:
+        return self._keys.has(kid, algorithm)
 
     @property
     def is_empty(self) -> bool:
@@ -157,18 +167,26 @@ class RemoteKeys(Keys):
     async def _fetch_once(self) -> None:
         try:
             async with asyncio.timeout(self._fetch_s):
-                trusted = _made(self._trusted)
-                url = self._url or jwks_url(self._name, await discover(self._name, trusted))
-                self._take(await fetch(url, trusted))
+                self._take(await self._fetch_document(_made(self._trusted)))
             self._fetched_at = self._clock()
             self._is_failing, self._last_error = False, None
         except (UnavailableError, KeySetError, TimeoutError) as exc:
             self._is_failing = True
             reason = str(exc) or f"no answer in {self._fetch_s:g} s"
-            self._last_error = reason.partition(":")[0]  # the kind; the rest may quote the issuer
+            # The kind; the rest may quote the issuer.
+            self._last_error = reason if isinstance(exc, AnotherIssuerError) else reason.partition(":")[0]
             log.warning("the keys of an issuer could not be fetched", extra={"issuer": self._name, "reason": reason})
         finally:
             self._fetching = None
+
+    async def _fetch_document(self, trusted: ssl.SSLContext) -> JsonObject:
+        """The key set of the issuer. Raises UnavailableError."""
+        if self._url is not None:
+            return await fetch(self._url, trusted, headers=self._credential)
+        described = await discover(self._name, trusted, headers=self._credential)
+        url = jwks_url(self._name, described, allow_http=self._allow_http)
+        is_there = Origin.parse(url) == Origin.parse(self._name)
+        return await fetch(url, trusted, headers=self._credential if is_there else NO_HEADERS)
 
     def _take(self, document: Json) -> None:
         """Puts the keys of a document in the place of those we had. Raises KeySetError."""
@@ -197,32 +215,42 @@ class StatusError(UnavailableError):
 class AnotherIssuerError(UnavailableError):
     """A discovery document that names another issuer, or none; `named` is what it says."""
 
-    def __init__(self, named: Json) -> None:
-        super().__init__("its discovery document is that of another issuer")
+    def __init__(self, wanted: str, named: Json) -> None:
+        says = f"of {shown_name(named)}" if isinstance(named, str) else "without an issuer"
+        super().__init__(f"its discovery document is that {says}, not of {shown_name(wanted)}")
         self.named = named
 
 
-async def discover(issuer: str, trusted: ssl.SSLContext, *, at: str | None = None) -> JsonObject:
+async def discover(
+    issuer: str, trusted: ssl.SSLContext, *, at: str | None = None, headers: Mapping[str, str] = NO_HEADERS
+) -> JsonObject:
     """What an issuer says about itself, by default at the place of OpenID Connect.
 
     The caller sets the deadline. Raises UnavailableError.
     """
-    document = await fetch(at or issuer.rstrip("/") + WELL_KNOWN, trusted)
+    document = await fetch(at or issuer.rstrip("/") + WELL_KNOWN, trusted, headers=headers)
     if document.get("issuer") != issuer:
-        raise AnotherIssuerError(document.get("issuer"))
+        raise AnotherIssuerError(issuer, document.get("issuer"))
     return document
 
 
-def jwks_url(issuer: str, document: JsonObject) -> str:
+def shown_name(issuer: str) -> str:
+    """The name of an issuer for an operator, as far as it can be one."""
+    text = without_login(issuer)
+    return text if text.isprintable() and len(text) <= MAX_NAME else f"{text[:MAX_NAME]!a}..."
+
+
+def jwks_url(issuer: str, document: JsonObject, *, allow_http: bool = False) -> str:
     """Where the JWK set of an issuer is, by its discovery document. Raises UnavailableError."""
-    return named_url(issuer, document, "jwks_uri")
+    return named_url(issuer, document, "jwks_uri", allow_http=allow_http)
 
 
-def named_url(issuer: str, document: JsonObject, member: str) -> str:
+def named_url(issuer: str, document: JsonObject, member: str, *, allow_http: bool = False) -> str:
     """A URL that an issuer's discovery document names. Raises UnavailableError."""
     url = document.get(member)
     # An issuer elsewhere has nothing to say about what runs beside us.
-    if not isinstance(url, str) or not _is_safe(url, loopback=not issuer.startswith("https:")):
+    loopback = not issuer.startswith("https:")
+    if not isinstance(url, str) or not _is_safe(url, loopback=loopback, allow_http=allow_http):
         raise UnavailableError(f"its discovery document names no {member} with https")
     return url
 
@@ -304,12 +332,16 @@ def system_authorities() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-def _is_safe(url: str, *, loopback: bool) -> bool:
-    """Whether keys may be fetched there: with https, or if `loopback` is allowed without, on this machine."""
+def _is_safe(url: str, *, loopback: bool, allow_http: bool) -> bool:
+    """Whether keys may be fetched there: with https, without as far as `allow_http` or, on this machine, `loopback`."""
     try:
         origin = Origin.parse(url)
-        if origin.is_tls or not loopback:
-            return origin.is_tls
-        return origin.host == "localhost" or ipaddress.ip_address(origin.host).is_loopback
+        if origin.is_tls:
+            return True
     except ValueError:
         return False
+    try:
+        is_local = origin.host == "localhost" or ipaddress.ip_address(origin.host).is_loopback
+    except ValueError:  # a name
+        is_local = False
+    return loopback if is_local else allow_http

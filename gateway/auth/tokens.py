@@ -21,6 +21,8 @@ from gateway.model import JsonObject
 from gateway.ports import Caller
 
 Claims = Mapping[str, Any]
+Path = tuple[str, ...]  # what stands between the dots of a claim's name
+AUTHORIZATION = b"authorization"
 
 # From base64url to base64 (RFC 4648, sections 5 and 4); what only the latter has, or would be padding, is in neither.
 STANDARD = bytes.maketrans(b"-_+/=", b"+/!!!")
@@ -41,17 +43,20 @@ LAST_TIME = 2**53  # seconds; no clock gets there, and beyond it doubles leave s
 class JwtIssuer:
     """One party whose tokens are accepted, `name` being its `iss`. Durations are in seconds.
 
-    `scope_claim` and `user_id_claim` are paths into the claims.
+    Paths lead into the claims; the scopes of a caller are those at all of `scope_claims`. `header`, in lower case, is
+    the only one in which its tokens are looked for.
     """
 
     keys: Keys
     name: str | None = None
     audience: frozenset[str] = frozenset()
+    audience_claim: Path | None = None  # where the audience stands, if not in `aud`
     require: tuple[str, ...] = ("exp", "sub")
-    scope_claim: tuple[str, ...] = ("scope",)
-    user_id_claim: tuple[str, ...] | None = None
+    scope_claims: tuple[Path, ...] = (("scope",),)
+    user_id_claim: Path | None = None
     leeway_s: float = 30.0
     max_lifetime_s: float | None = None
+    header: bytes = AUTHORIZATION
 
     @property
     def account(self) -> str:
@@ -120,8 +125,7 @@ def caller_of(claims: Claims, issuer: JwtIssuer, now: float) -> tuple[Caller, fl
     if any(claims.get(name) is None for name in issuer.require):
         raise refused(Reason.CLAIM)
     expires = _expiry(claims, now, issuer)
-    if not _audience_fits(claims.get("aud"), issuer.audience):
-        raise refused(Reason.AUDIENCE)
+    _check_audience(claims, issuer)
     subject = claims["sub"]
     if not is_name(subject):
         raise refused(Reason.SUBJECT)
@@ -131,7 +135,7 @@ def caller_of(claims: Claims, issuer: JwtIssuer, now: float) -> tuple[Caller, fl
         if not is_name(user_id):  # without it, the caller could name any user in a call
             raise refused(Reason.USER)
     principal = f"jwt:{_issuer_name(claims, issuer)}:{_escaped(subject)}"
-    scopes = _scopes(_at(claims, issuer.scope_claim))
+    scopes = frozenset[str]().union(*(_scopes(_at(claims, path)) for path in issuer.scope_claims))
     return Caller(principal=principal, account=issuer.account, scopes=scopes, user_id=user_id), expires
 
 
@@ -161,6 +165,18 @@ def _expiry(claims: Claims, now: float, issuer: JwtIssuer) -> float:
     return float(claims["exp"])
 
 
+def _check_audience(claims: Claims, issuer: JwtIssuer) -> None:
+    """Refuses tokens that are for others. An `aud` counts (RFC 7519, section 4.1.3), wherever else the audience is."""
+    if issuer.audience_claim is not None:
+        audience = _at(claims, issuer.audience_claim)
+        if audience is None:
+            raise refused(Reason.CLAIM)
+        if not _audience_fits(audience, issuer.audience):
+            raise refused(Reason.AUDIENCE)
+    if not _audience_fits(claims.get("aud"), issuer.audience):
+        raise refused(Reason.AUDIENCE)
+
+
 def _audience_fits(claim: Any, allowed: frozenset[str]) -> bool:
     if claim is None:
         return True
@@ -168,15 +184,17 @@ def _audience_fits(claim: Any, allowed: frozenset[str]) -> bool:
     return isinstance(audiences, list) and any(isinstance(item, str) and item in allowed for item in audiences)
 
 
-def _at(claims: Claims, path: Sequence[str]) -> Any:
-    """The claim of that name, else what the parts of a name with dots lead to: some names are URLs."""
-    found: Any = claims.get(".".join(path))
-    if found is not None or len(path) == 1:
-        return found
-    found = claims
-    for name in path:
-        found = found.get(name) if isinstance(found, dict) else None
-    return found
+def _at(claims: Any, path: Sequence[str]) -> Any:
+    """What a path leads to. Names of members may have dots themselves, as URLs do: the longest one that leads on."""
+    if not isinstance(claims, dict):
+        return None
+    for length in range(len(path), 0, -1):
+        found = claims.get(".".join(path[:length]))
+        if found is not None and length < len(path):
+            found = _at(found, path[length:])
+        if found is not None:
+            return found
+    return None
 
 
 def _scopes(claim: Any) -> frozenset[str]:

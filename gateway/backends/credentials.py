@@ -58,17 +58,26 @@ def credentials_of(settings: BackendSettings, backend: str = "") -> Credentials:
     """What the settings of a backend say about its `auth`; ClientCredentials are to be asked for `authorized`."""
     headers: Headers = ()
     match settings.auth:
-        case BearerAuthSettings(bearer=token):
-            headers = _bearer(token.get_secret_value())
+        case BearerAuthSettings() | HeaderAuthSettings() as fixed:
+            headers = fixed_headers(fixed)
         case ApiKeyAuthSettings(api_key=key):
             headers = ((API_KEY_HEADERS[settings.protocol], key.get_secret_value().encode()),)
-        case HeaderAuthSettings(header=own):
-            headers = ((own.name.lower().encode(), own.value.get_secret_value().encode()),)
         case JwtAuthSettings(jwt=signing):
             return Minted(signing)
         case OAuthAuthSettings(oauth=client):
             return ClientCredentials(backend, client)
     return lambda principal: headers
+
+
+def fixed_headers(auth: BearerAuthSettings | HeaderAuthSettings | None) -> Headers:
+    """The header with a credential that is the same in every request."""
+    match auth:
+        case BearerAuthSettings(bearer=token):
+            return _bearer(token.get_secret_value())
+        case HeaderAuthSettings(header=own):
+            return ((own.name.lower().encode(), own.value.get_secret_value().encode()),)
+        case None:
+            return ()
 
 
 def _bearer(token: str) -> Headers:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from gateway.backends.lists import bounds_of
 from gateway.openapi.terms import Match, Terms, ToolTerms
-from gateway.settings.backends import HeaderAuthSettings
+from gateway.settings.credentials import HeaderAuthSettings
 from gateway.settings.openapi import MatchSettings, OpenApiBackendSettings, ToolSettings
 from gateway.settings.openapi_auth import (
     BasicAuthSettings,

@@ -65,11 +65,11 @@ def mint(auth: AuthSettings, subject: str, scopes: list[str], ttl_s: int, issuer
     if entry.issuer:
         claims["iss"] = entry.issuer
     if entry.audience:
-        claims["aud"] = entry.audience[0]
+        _put(claims, entry.audience_claim or "aud", entry.audience[0])
     if entry.user_id_claim:
         _put(claims, entry.user_id_claim, subject)
     if scopes:
-        _put(claims, entry.scope_claim, " ".join(scopes))
+        _put(claims, entry.scope_claim[0], " ".join(scopes))
     if lacking := [claim for claim in entry.require if claim not in claims]:
         raise CommandError(USAGE, f"This gateway refuses tokens without {' and '.join(lacking)}; give the entry one.")
     return jwt.encode(claims, entry.secret.get_secret_value(), algorithm=HS256)

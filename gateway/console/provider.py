@@ -58,14 +58,14 @@ class Metadata(Struct, frozen=True, kw_only=True):
     names_itself: bool
 
     @classmethod
-    def read(cls, issuer: str, document: JsonObject) -> Metadata:
-        """Raises UnavailableError where an endpoint is missing, or is not https."""
+    def read(cls, issuer: str, document: JsonObject, *, allow_http: bool = False) -> Metadata:
+        """Raises UnavailableError where an endpoint is missing, or is not https as it has to be."""
         # RFC 8414, section 2: without the member it is client_secret_basic.
         methods = document.get("token_endpoint_auth_methods_supported")
         takes_basic = not isinstance(methods, list) or "client_secret_basic" in methods
         return cls(
-            authorization_endpoint=named_url(issuer, document, "authorization_endpoint"),
-            token_endpoint=named_url(issuer, document, "token_endpoint"),
+            authorization_endpoint=named_url(issuer, document, "authorization_endpoint", allow_http=allow_http),
+            token_endpoint=named_url(issuer, document, "token_endpoint", allow_http=allow_http),
             takes_basic=takes_basic or "client_secret_post" not in (methods or ()),
             names_itself=document.get("authorization_response_iss_parameter_supported") is True,
         )
@@ -80,12 +80,15 @@ class Provider:
         client_id: str,
         client_secret: str | None,
         trusted: Callable[[], ssl.SSLContext],
+        *,
+        allow_http: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.issuer = issuer
         self.client_id = client_id
         self._secret = client_secret
         self._trusted = trusted
+        self._allow_http = allow_http
         self._clock = clock
         self._metadata: Metadata | None = None
         self._ask_at = float("-inf")
@@ -143,7 +146,8 @@ class Provider:
         """Asks for the metadata once; notes when to ask again."""
         try:
             async with asyncio.timeout(ASK_S):
-                self._metadata = Metadata.read(self.issuer, await self._described(self._trusted()))
+                document = await self._described(self._trusted())
+            self._metadata = Metadata.read(self.issuer, document, allow_http=self._allow_http)
         except (UnavailableError, OSError, TimeoutError) as exc:
             self._failure = str(exc) or f"no answer in {ASK_S:g} s"
             self._ask_at = self._clock() + PAUSE_S

@@ -73,6 +73,7 @@ def public_console(
             login.client_id,
             secret,
             system_authorities if entry.tls is None else cache(partial(client_context, entry.tls)),
+            allow_http=entry.allow_http,
         ),
         Cookies(
             sealer,

@@ -11,16 +11,15 @@ from gateway.settings.authorize import AuthorizeSettings
 from gateway.settings.backends import (
     ApiKeyAuthSettings,
     BackendSettings,
-    BearerAuthSettings,
     BreakerSettings,
     CallbackBackendSettings,
-    HeaderAuthSettings,
     HttpBackendSettings,
     JwtAuthSettings,
     OAuthAuthSettings,
     RcrtBackendSettings,
 )
 from gateway.settings.console import ConsoleSettings, LoginSettings
+from gateway.settings.credentials import BearerAuthSettings, HeaderAuthSettings
 from gateway.settings.limits import NAME, OnFailure, RateLimitSettings, limits_that_clash
 from gateway.settings.mcp import McpSettings
 from gateway.settings.protocols import AnyBackend
@@ -89,6 +88,7 @@ class Config(Section):
         if self.usage is not None and (self.state is None or self.state.url is None):
             yield "usage", "needs state.url, because it is stored there"
         yield from self._nowhere_to_call_back()
+        yield from self._passed_on_credentials()
         if self.console.public and self.console.login is not None:
             yield from self._problems_of_login(self.console.login)
 
@@ -110,6 +110,16 @@ class Config(Section):
             yield "console.public", "needs server.public_url, to which people come back from their login"
         elif url.startswith("http:") and not is_loopback(urlsplit(url).hostname or ""):
             yield "console.public", "needs a server.public_url with https; http is for loopback addresses only"
+
+    def _passed_on_credentials(self) -> Iterator[tuple[str, str]]:
+        """Finds headers that hold the credential of a caller, and would be sent to a tool server."""
+        headers = {entry.header for entry in (self.auth and self.auth.jwt) or ()}
+        for name, backend in self.backends.items():
+            for header in headers.intersection(backend.forward_headers):
+                yield (
+                    f"backends.{name}.forward_headers",
+                    f"must not list {header}, in which callers of auth.jwt show their tokens",
+                )
 
     def _nowhere_to_call_back(self) -> Iterator[tuple[str, str]]:
         """Finds a server whose callback backends get no address: one to listen on everywhere is not one to call."""

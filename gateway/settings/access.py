@@ -10,18 +10,39 @@ from typing import Annotated, Literal
 from pydantic import SecretStr
 
 from gateway.auth.keys import HS256, SECRET_BYTES, UnfitKeyError, algorithms_for, read_pem, with_secret
-from gateway.settings.sections import Items, ListOf, Section, repeated, setting
+from gateway.settings.credentials import BearerAuthSettings, HeaderAuthSettings
+from gateway.settings.sections import ByOnlyKey, Items, ListOf, Section, SomeOf, repeated, setting
 from gateway.settings.substitution import UnfitError
 from gateway.settings.values import AnyText, Choice, Duration, Flag, Secret, Text
-from gateway.settings.web import AuthorizationUrl, TlsSettings, is_issuer_url
+from gateway.settings.web import (
+    HEADER_NAME,
+    OWN_HEADERS,
+    OWN_PREFIXES,
+    FetchedUrl,
+    TlsSettings,
+    crosses_in_clear,
+    is_issuer_url,
+)
 
 RegisteredClaim = Literal["exp", "sub", "iat", "nbf", "iss", "aud"]
 SigningAlgorithm = Literal[
-    "HS256", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"
+    "HS256",
+    "RS256",
+    "RS384",
+    "RS512",
+    "PS256",
+    "PS384",
+    "PS512",
+    "ES256",
+    "ES384",
+    "ES512",
+    "EdDSA",
+    "Ed25519",
+    "Ed448",
 ]
 FETCHED = ("jwks_url", "discovery")  # where keys come from that are not in the file
 SOURCES = ("secret", *FETCHED, "public_key")
-OF_FETCHED = ("jwks_refresh_s", "jwks_cooldown_s", "tls")
+OF_FETCHED = ("jwks_auth", "jwks_refresh_s", "jwks_cooldown_s", "allow_http", "tls")
 SHARED_CLAIMS = frozenset({"exp", "iat", "nbf", "iss", "aud", "jti"})  # the same for many users, or new each time
 OF_NOTHING = sha256().digest()
 
@@ -49,6 +70,17 @@ def _digest(text: str) -> bytes:
     return digest
 
 
+def _token_header(text: str) -> str:
+    """In lower case."""
+    name = text.lower()
+    if name in OWN_HEADERS or name.startswith(OWN_PREFIXES):
+        raise UnfitError("must be a header that only a proxy sets; this one has another meaning")
+    return name
+
+
+TokenHeader = Annotated[
+    str, Text(HEADER_NAME, "must be the name of one header: letters, digits, and - _ .", _token_header)
+]
 SharedSecret = Annotated[SecretStr, Secret(bytes_=SECRET_BYTES, check=_check_shared_secret)]
 PublicKey = Annotated[str, Text(convert=_check_public_key, title="public key in PEM", if_missing="")]
 KeyHash = Annotated[
@@ -72,7 +104,7 @@ class JwtSettings(Section):
         "issuer that has no entry of its own.",
     )
     secret: SharedSecret | None = setting(None, "The shared secret for HS256, of at least 32 bytes.")
-    jwks_url: AuthorizationUrl | None = setting(None, "The URL where the issuer publishes its keys as a JWK set.")
+    jwks_url: FetchedUrl | None = setting(None, "The URL where the issuer publishes its keys as a JWK set.")
     discovery: Flag = setting(
         False,
         "Whether the gateway asks the issuer where its keys are (OpenID Connect Discovery, below the URL in `issuer`).",
@@ -81,18 +113,30 @@ class JwtSettings(Section):
     algorithms: ListOf[Choice[SigningAlgorithm]] = setting(
         [],
         "The algorithms that the issuer signs with; no other is accepted. Required, except with a secret: then it "
-        "is HS256.",
+        "is HS256. `EdDSA` stands for `Ed25519` and `Ed448`, too.",
+    )
+    header: TokenHeader | None = setting(
+        None,
+        "The header in which a proxy passes on the token, such as `Cf-Access-Jwt-Assertion`, with or without `Bearer` "
+        "before it. Tokens of this issuer are then accepted there only. By default, it is `Authorization`.",
     )
     audience: ListOf[AnyText] = setting(
         [],
         "A token must be for one of these (`aud`). With a secret, a token may also have no `aud`; if this list is "
         "empty, it must have none.",
     )
+    audience_claim: AnyText | None = setting(
+        None,
+        "The claim that says whom a token is for, where that is not `aud`, such as `client_id`. Each token must have "
+        "it. A token that has `aud` besides must be for one of `audience` by that, too.",
+    )
     require: ListOf[Choice[RegisteredClaim]] = setting(
         ["exp", "sub"], "The claims that a token must have; `exp` and `sub` are always among them."
     )
-    scope_claim: AnyText = setting(
-        "scope", "The claim that lists the caller's scopes. A dot leads to a member of an object."
+    scope_claim: SomeOf[AnyText] = setting(
+        "scope",
+        "The claim that lists the caller's scopes, or several that do. A dot leads to a member of an object; names of "
+        "members may have dots themselves.",
     )
     user_id_claim: AnyText | None = setting(
         None,
@@ -111,6 +155,16 @@ class JwtSettings(Section):
     jwks_cooldown_s: Annotated[float, Duration("1s", "1d")] = setting(
         "30s", "The shortest time between two fetches because of a token with an unknown key, and after a failed fetch."
     )
+    jwks_auth: Annotated[BearerAuthSettings | HeaderAuthSettings, ByOnlyKey()] | None = setting(
+        None,
+        "A credential for fetching the keys, such as a service account's token. It is sent to the origin of "
+        "`jwks_url`, or of `issuer` with `discovery`, and nowhere else.",
+    )
+    allow_http: Flag = setting(
+        False,
+        "Whether the keys may be fetched over http from another machine, as inside a cluster. Whoever can change "
+        "what is sent there can let anybody in.",
+    )
     tls: TlsSettings | None = setting(
         None, "Certificates for fetching the keys. By default, the authorities that the system trusts."
     )
@@ -118,8 +172,9 @@ class JwtSettings(Section):
     @property
     def authorization_server(self) -> str | None:
         """The issuer, if it is a URL from which programs can find out how to get a token."""
-        is_public = self.discovery or self.jwks_url is not None
-        return self.issuer if is_public and self.issuer is not None and is_issuer_url(self.issuer) else None
+        if self.issuer is None or not (self.discovery or self.jwks_url):
+            return None
+        return self.issuer if is_issuer_url(self.issuer, allow_http=self.allow_http) else None
 
     def problems(self) -> Iterator[tuple[str, str]]:
         missing = [claim for claim in ("exp", "sub") if claim not in self.require]
@@ -127,6 +182,8 @@ class JwtSettings(Section):
             yield "require", f"must also list {' and '.join(missing)}"
         if "aud" in self.require and not self.audience:
             yield "require", "lists aud, but without audience no token with aud is accepted"
+        if self.audience_claim is not None and not self.audience:
+            yield "audience_claim", "needs audience beside it: those that the claim may name"
         if self.user_id_claim in SHARED_CLAIMS:
             yield "user_id_claim", f"must be a claim that says who the user is, which {self.user_id_claim} never does"
         sources = [name for name in SOURCES if getattr(self, name) not in (None, False)]
@@ -145,8 +202,14 @@ class JwtSettings(Section):
         """An issuer with public keys signs for many: its tokens must be for us, and algorithms fit the kind of key."""
         if self.issuer is None:
             yield source, "needs issuer beside it"
-        elif self.discovery and not is_issuer_url(self.issuer):
-            yield "issuer", "must be an https URL without query, because of discovery; http is for loopback only"
+        elif self.discovery and not is_issuer_url(self.issuer, allow_http=self.allow_http):
+            yield (
+                "issuer",
+                "must be an https URL without query, because of discovery; http is for loopback only, unless "
+                "allow_http is true",
+            )
+        if self.jwks_url and crosses_in_clear(self.jwks_url) and not self.allow_http:
+            yield "jwks_url", "must be an https URL; http is for loopback addresses only, unless allow_http is true"
         if not self.audience:
             yield source, "needs audience beside it, or tokens for other services would be accepted here"
         if not self.algorithms:
@@ -161,7 +224,7 @@ class JwtSettings(Section):
 
 def issuers_that_clash(entries: Sequence[JwtSettings | None]) -> Iterator[tuple[int, str]]:
     """Finds entries among which a token could not choose."""
-    for index, _ in repeated(entries, attrgetter("issuer")):
+    for index, _ in repeated(entries, attrgetter("issuer", "header")):
         entry = entries[index]
         named = entry is not None and entry.issuer
         yield (
@@ -199,7 +262,7 @@ class AuthSettings(Section):
     @property
     def authorization_servers(self) -> tuple[str, ...]:
         """The issuers that programs can ask for a token."""
-        found = (entry.authorization_server for entry in self.jwt or ())
+        found = (entry.authorization_server for entry in self.jwt or () if entry.header is None)
         return tuple(issuer for issuer in found if issuer is not None)
 
     def issuer(self, name: str) -> JwtSettings | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
-from gateway.settings.backends import BearerAuthSettings, HeaderAuthSettings
+from gateway.settings.credentials import BearerAuthSettings, HeaderAuthSettings
 from gateway.settings.sections import ByOnlyKey, Section, setting
 from gateway.settings.values import Choice, Duration, Flag, Integer
 from gateway.settings.web import EndpointUrl, TlsSettings

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import SecretStr
 
+from gateway.settings.credentials import BearerAuthSettings, HeaderAuthSettings
 from gateway.settings.sections import ByOnlyKey, Items, ListOf, Section, repeats, setting
 from gateway.settings.values import AnyText, Choice, Duration, Flag, Integer, Secret, Size, Text, Uuid
 from gateway.settings.web import AuthorizationUrl, BaseUrl, EndpointUrl, HeaderName, OriginUrl, TlsSettings
@@ -20,12 +21,6 @@ McpSessions = Literal["principal", "shared"]
 RequestSchema = Literal["tool_request", "agent_response"]
 MAX_REPLICAS = 32  # all are looked at for every call, and each has a pool of connections
 PRINCIPAL = "principal"  # as `subject`: stands for the caller
-
-
-class BearerAuthSettings(Section):
-    """A fixed token in `Authorization: Bearer`."""
-
-    bearer: Annotated[SecretStr, Secret(header=True)] = setting(..., "The token that the tool server expects.")
 
 
 class ApiKeyAuthSettings(Section):
@@ -70,21 +65,6 @@ class OAuthAuthSettings(Section):
     """A token in `Authorization: Bearer`, which the gateway fetches from an authorization server and renews in time."""
 
     oauth: ClientCredentialsSettings = setting(..., "Where tokens are fetched, and with which credential.")
-
-
-class OwnHeaderSettings(Section):
-    """A header that the tool server defines."""
-
-    name: Annotated[str, Text("[A-Za-z0-9][A-Za-z0-9._-]{0,255}", "must be the name of one header")] = setting(
-        ..., "The name of the header."
-    )
-    value: Annotated[SecretStr, Secret(header=True)] = setting(..., "The value that the tool server expects in it.")
-
-
-class HeaderAuthSettings(Section):
-    """A fixed key in a header that the tool server defines."""
-
-    header: OwnHeaderSettings = setting(..., "The header and the key in it.")
 
 
 BackendAuthSettings = BearerAuthSettings | ApiKeyAuthSettings | JwtAuthSettings | OAuthAuthSettings | HeaderAuthSettings

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from gateway.settings import Config, RouteSettings
 from gateway.settings.openapi import OpenApiBackendSettings
 from gateway.settings.server import EVERYWHERE
-from gateway.settings.web import is_loopback
+from gateway.settings.web import crosses_in_clear, is_loopback
 
 ANY = "*"
 KEYLESS = (
@@ -62,9 +62,17 @@ def _of_callers(config: Config) -> Iterator[str]:
         yield f"server.public_url is not set, so links of challenges begin with {server.host} and lead nowhere"
     if config.auth is not None and server.tls is None and not is_private and not server.trusted_proxies:
         yield "neither server.tls nor trusted_proxies is set: tokens are sent unencrypted, unless a proxy handles TLS"
+    yield from _of_keys_in_clear(config)
     yield from _of_tokens_for_mcp(config)
     if server.cors is not None and ANY in server.cors.origins:
         yield "server.cors.origins lets the pages of every site call; list the origins that you mean"
+
+
+def _of_keys_in_clear(config: Config) -> Iterator[str]:
+    for entry in () if config.auth is None else config.auth.jwt or ():
+        url = entry.jwks_url or (entry.issuer if entry.discovery else None)
+        if url and crosses_in_clear(url):
+            yield f"auth.jwt: whoever is between the gateway and {urlsplit(url).netloc} can let anybody in; use https"
 
 
 def _of_tokens_for_mcp(config: Config) -> Iterator[str]:
@@ -74,7 +82,7 @@ def _of_tokens_for_mcp(config: Config) -> Iterator[str]:
     resource = config.server.public_url + config.mcp.path
     for entry in config.auth.jwt or ():
         issuer = entry.authorization_server
-        if issuer is not None and resource not in entry.audience:
+        if issuer is not None and entry.header is None and resource not in entry.audience:
             yield f"auth.jwt: the audience of {issuer} lacks {resource}, which MCP clients ask for in their tokens"
 
 

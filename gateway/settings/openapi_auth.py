@@ -7,7 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import SecretStr
 
-from gateway.settings.backends import BearerAuthSettings, HeaderAuthSettings, JwtAuthSettings, OAuthAuthSettings
+from gateway.settings.backends import JwtAuthSettings, OAuthAuthSettings
+from gateway.settings.credentials import BearerAuthSettings, HeaderAuthSettings
 from gateway.settings.sections import ByName, ByOnlyKey, Section, setting
 from gateway.settings.values import Choice, Secret, Text
 from gateway.wire import is_token

@@ -184,6 +184,8 @@ class _Page:
                 return f"`{word}`, or a {section}"
             case {"anyOf": [inner, {"type": "null"}]}:
                 return self._type(inner, path)
+            case {"anyOf": [item, {"items": _}]}:
+                return f"{self._type(item, path)}, or a list of them"
             case {"oneOf": sections}:
                 names = [f"`{self._only_key(each['$ref'])[0]}`" for each in sections]
                 return f"{_either(names)} in a {section}"

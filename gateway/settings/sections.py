@@ -154,6 +154,29 @@ class Items(Parts):
 ListOf = Annotated[tuple[T, ...], Items()]
 
 
+class OneOrMore(Items):
+    """A list with at least one item, or such an item by itself, as `Annotated[tuple[T, ...], OneOrMore()]`."""
+
+    def __init__(self) -> None:
+        super().__init__(at_least=1)
+
+    def read(self, value: Any, validate: Validate) -> tuple[Any, ...]:
+        if not isinstance(value, Cursor):
+            return tuple(validate([value] if isinstance(value, str) else value))
+        if value.raw is None:
+            return super().read(value, validate)
+        if (item := _first(validate, [value])) is None:
+            raise RefusedError
+        return (item,)
+
+    def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
+        items = super().__get_pydantic_json_schema__(schema, handler)
+        return {"anyOf": [items["items"], items]}
+
+
+SomeOf = Annotated[tuple[T, ...], OneOrMore()]
+
+
 class ByName(Parts):
     """Values under names that the operator chooses, as `Annotated[Mapping[str, T], ByName(NAME)]`.
 

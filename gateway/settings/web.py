@@ -93,8 +93,7 @@ def _network(text: str) -> IpNetwork:
 
 
 def _authorization_url(text: str) -> str:
-    scheme, host = _check_authority(text)
-    if scheme == "http" and not is_loopback(host):
+    if crosses_in_clear(text):
         raise UnfitError("must be an https URL; http is for loopback addresses only")
     return text
 
@@ -132,6 +131,10 @@ OriginUrl = Annotated[str, _url(ORIGIN + "/?", "must be an http or https URL wit
 AuthorizationUrl = Annotated[
     str, _url(ORIGIN + PATH + QUERY, "must be an https URL without user and fragment", _authorization_url)
 ]
+# The same over http to anywhere, where a key beside it says that this is meant (`allow_http`).
+FetchedUrl = Annotated[
+    str, _url(ORIGIN + PATH + QUERY, "must be an https URL without user and fragment", _endpoint_url)
+]
 # A host as the Host header names it; `*.` stands for whatever is below a name.
 HostName = Annotated[
     str,
@@ -163,15 +166,20 @@ HeaderName = Annotated[
 ]
 
 
-def is_issuer_url(text: str) -> bool:
-    """Whether an issuer can be asked for its keys below this URL: https, or http on this machine, and no query."""
+def is_issuer_url(text: str, *, allow_http: bool = False) -> bool:
+    """Whether an issuer can be asked for its keys below this URL: https, or http as far as allowed, and no query."""
     if re.fullmatch(ORIGIN + PATH, text) is None:
         return False
     try:
-        _authorization_url(text)
+        return not crosses_in_clear(text) or allow_http
     except UnfitError:
         return False
-    return True
+
+
+def crosses_in_clear(url: str) -> bool:
+    """Whether requests to a URL go unencrypted to another machine. Raises UnfitError."""
+    scheme, host = _check_authority(url)
+    return scheme == "http" and not is_loopback(host)
 
 
 def is_loopback(host: str) -> bool:

@@ -126,8 +126,7 @@ def test_any_document_is_a_key_set_or_none(document: Any) -> None:
         keys = KeySet.read(document, ALGORITHMS)
         for kid in ("k", None, 1, ["k"]):
             for algorithm in (*ALGORITHMS, "none"):
-                verifier = keys.find(kid, algorithm)
-                assert verifier is None or not verifier.accepts(b"signed", b"signature")
+                assert not any(verifier.accepts(b"signed", b"signature") for verifier in keys.find(kid, algorithm))
 
 
 @SOME

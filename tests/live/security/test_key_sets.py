@@ -168,7 +168,7 @@ async def test_a_withdrawn_key_is_refused_after_the_next_refresh(issuer: Issuer)
         await site.auth.start()
         assert await site.identify(site.head("one"))
         await issuer.publish(jwk("rsa", 1, kid="two"))
-        await until(lambda: site.keys.find("one", "RS256") is None, "the key is gone")
+        await until(lambda: not site.keys.find("one", "RS256"), "the key is gone")
         assert await site.refused(site.head("one", 0, "bob")) == Reason.KEY
         assert await site.identify(site.head("two", 1, "bob"))
         await issuer.publish()

@@ -30,7 +30,10 @@ OBJECTS = st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=3), JSON, ma
 
 def auth() -> Authentication:
     keys = [ApiKey(id="a", digest=hashlib.sha256(b"key").digest())]
-    issuers = [issuer(user_id_claim=("user", "id"), scope_claim=("scope", "a")), issuer_with("rsa", "RS256", name="a")]
+    issuers = [
+        issuer(user_id_claim=("user", "id"), scope_claims=(("scope", "a"),)),
+        issuer_with("rsa", "RS256", name="a"),
+    ]
     return Authentication(issuers, keys, clock=Clock())
 
 

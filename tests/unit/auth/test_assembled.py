@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 import json
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -73,6 +74,104 @@ def test_a_public_key_is_for_its_algorithms_and_audience(audience: str | None) -
     refused(auth, token(private("rsa"), "RS256", iss="a", **claims), reason)
 
 
+def test_a_token_with_many_claims_may_be_as_long_as_a_head() -> None:
+    """Two hundred groups of a large provider make 11 KB."""
+    groups = [f"{number:08x}-0000-4000-8000-{number:012x}" for number in range(200)]
+    auth = assembled(jwt=[{"secret": SECRET, "scope_claim": ["scope", "groups"]}])
+    head = token(groups=groups, scope="calc")
+    assert len(head.headers[b"authorization"]) > 10_000
+    assert auth.identify(head).scopes == {"calc", *groups}
+
+
+def test_a_token_that_is_too_long_is_refused_for_that() -> None:
+    settings = read(json.dumps({"auth": {"jwt": [{"secret": SECRET}]}})).auth
+    auth = Issuers().authenticator(settings, 2048)
+    assert isinstance(auth, Authentication)
+    assert auth.identify(token(more="x" * 1000))
+    refused(auth, token(more="x" * 2000), Reason.TOO_LONG)
+    refused(auth, with_header("Bearer " + "x" * 2049), Reason.TOO_LONG)
+    refused(auth, with_header("Basic " + "x" * 2049), Reason.HEADER)
+
+
+@pytest.mark.parametrize(
+    ("listed", "named", "is_good"),
+    [
+        ("EdDSA", "EdDSA", True),
+        ("EdDSA", "Ed25519", True),
+        ("Ed25519", "Ed25519", True),
+        ("Ed25519", "EdDSA", False),
+        ("EdDSA", "Ed448", False),  # not the curve of the key
+    ],
+)
+def test_a_curve_is_an_algorithm(listed: str, named: str, is_good: bool) -> None:
+    entry = {"issuer": "a", "public_key": public_pem("ed25519"), "algorithms": [listed], "audience": ["us"]}
+    auth = assembled(jwt=[entry])
+    claims = {"sub": "alice", "iss": "a", "aud": "us", "exp": int(time.time()) + 600}
+    parts = ({"alg": named, "typ": "JWT"}, claims)
+    signed = b".".join(urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=") for part in parts)
+    signature = urlsafe_b64encode(private("ed25519").sign(signed)).rstrip(b"=")
+    head = with_header(b"Bearer " + signed + b"." + signature)
+    if is_good:
+        assert auth.identify(head).principal == "jwt:a:alice"
+    else:
+        refused(auth, head, Reason.ALGORITHM)
+
+
+def test_whom_a_token_is_for_may_stand_in_another_claim() -> None:
+    entry = {"issuer": "a", "public_key": public_pem("rsa"), "algorithms": ["RS256"]}
+    auth = assembled(jwt=[entry | {"audience": ["us"], "audience_claim": "client_id"}])
+    assert auth.identify(token(private("rsa"), "RS256", iss="a", client_id="us")).principal == "jwt:a:alice"
+    refused(auth, token(private("rsa"), "RS256", iss="a", client_id="them"), Reason.AUDIENCE)
+    refused(auth, token(private("rsa"), "RS256", iss="a"), Reason.CLAIM)
+
+
+PROXY = "Cf-Access-Jwt-Assertion"
+
+
+def from_proxy(head: Head, **more: str) -> Head:
+    """The same token in the header of a proxy's."""
+    bare = head.headers[b"authorization"].removeprefix(b"Bearer ")
+    others = {name.replace("_", "-").encode(): value.encode() for name, value in more.items()}
+    return Head(method="POST", path="/tools/call", headers={PROXY.lower().encode(): bare} | others)
+
+
+def test_a_token_in_a_header_of_a_proxys_is_accepted_there_alone() -> None:
+    auth = assembled(jwt=[{"secret": SECRET, "header": PROXY}])
+    assert auth.identify(from_proxy(token())).principal == "jwt::alice"
+    assert auth.identify(from_proxy(token())).principal == "jwt::alice"  # from the cache
+    scheme = {PROXY.lower().encode(): token().headers[b"authorization"]}
+    assert auth.identify(Head(method="POST", path="/tools/call", headers=scheme)).principal == "jwt::alice"
+    refused(auth, token(), Reason.ISSUER)
+    assert PROXY.lower() in refused(auth, without_header(), Reason.MISSING).message
+
+
+def test_with_a_header_of_a_proxys_nobody_reads_authorization() -> None:
+    """It may be what the proxy itself was shown; where callers use it too, two credentials are one too many."""
+    auth = assembled(jwt=[{"secret": SECRET, "header": PROXY}])
+    assert auth.identify(from_proxy(token(), authorization="Bearer for-the-proxy")).principal == "jwt::alice"
+    own = {"issuer": "a", "secret": SECRET}
+    auth = assembled(jwt=[{"secret": SECRET, "header": PROXY}, own])
+    assert auth.identify(token(iss="a")).principal == "jwt:a:alice"
+    refused(auth, from_proxy(token(), authorization="Bearer x"), Reason.SEVERAL)
+    refused(auth, from_proxy(token(), oxp_api_key="x"), Reason.SEVERAL)
+
+
+def test_a_token_is_good_in_the_header_of_its_own_issuer_only() -> None:
+    """Also when it was verified in that one a moment ago."""
+    auth = assembled(jwt=[{"issuer": "a", "secret": SECRET, "header": PROXY}, {"issuer": "b", "secret": SECRET}])
+    assert auth.identify(from_proxy(token(iss="a"))).principal == "jwt:a:alice"
+    assert auth.identify(token(iss="b")).principal == "jwt:b:alice"
+    refused(auth, token(iss="a"), Reason.ISSUER)
+    refused(auth, from_proxy(token(iss="b")), Reason.ISSUER)
+
+
+def test_a_header_of_a_proxys_that_comes_twice_is_refused() -> None:
+    auth, name = assembled(jwt=[{"secret": SECRET, "header": PROXY}]), PROXY.lower().encode()
+    good = from_proxy(token()).headers[name]
+    head = Head(method="POST", path="/tools/call", headers={name: good}, lines=((name, b"x"), (name, good)))
+    refused(auth, head, Reason.SEVERAL)
+
+
 def test_keys_have_their_ids_and_scopes() -> None:
     digest = hashlib.sha256(KEY.encode()).hexdigest()
     auth = assembled(api_keys=[{"id": "nightly", "hash": f"sha256:{digest}", "scopes": ["calc", "mail"]}])
@@ -94,6 +193,23 @@ async def publishing() -> AsyncIterator[tuple[str, list[bytes], asyncio.Server]]
 
     server = await asyncio.start_server(publish, "127.0.0.1", 0)
     yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/jwks.json", asked, server
+    server.close()
+
+
+@asynccontextmanager
+async def describing(document: dict[str, Any]) -> AsyncIterator[tuple[str, list[bytes]]]:
+    """An issuer that says so about itself, beside its name: its URL, and who asked so far."""
+    asked: list[bytes] = []
+
+    async def describe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        body = json.dumps({"issuer": url} | document).encode()
+        writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: %d\r\n\r\n" % len(body) + body)
+        writer.close()
+
+    server = await asyncio.start_server(describe, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    yield url, asked
     server.close()
 
 
@@ -169,4 +285,45 @@ async def test_an_issuer_whose_keys_are_others_begins_without_any(change: dict[s
         issuers.authenticator(after)
         await issuers.keep(after)
         assert [one.keys for one in issuers.status().values()] == [0]
+        await issuers.keep(None)
+
+
+@pytest.mark.anyio
+async def test_a_credential_for_the_keys_is_sent_where_they_are() -> None:
+    """As Kubernetes wants it of whoever verifies the tokens of its service accounts."""
+    async with publishing() as (url, asked, _):
+        issuers = Issuers()
+        entry = ENTRY | {"jwks_url": url, "jwks_auth": {"bearer": "of-a-service-account"}}
+        assert await issuers.authenticator(settings_of(entry)).identify_later(signed_for("us"))
+        assert b"\r\nauthorization: bearer of-a-service-account\r\n" in asked[0].lower()
+        await issuers.keep(None)
+
+
+@pytest.mark.anyio
+async def test_a_credential_for_the_keys_is_not_sent_to_another_origin() -> None:
+    """The document of discovery is the issuer's word; the keys may be anywhere."""
+    async with publishing() as (keys, asked_for_keys, _):
+        described: dict[str, Any] = {"jwks_uri": keys}
+        async with describing(described) as (issuer, asked):
+            entry = ENTRY | {"issuer": issuer, "discovery": True, "jwks_auth": {"bearer": "of-a-service-account"}}
+            issuers = Issuers()
+            await issuers.authenticator(settings_of(entry)).start()
+            await until(lambda: issuers.status()[issuer].up, "the keys are fetched")
+            assert b"of-a-service-account" in asked[0]
+            assert b"of-a-service-account" not in b"".join(asked_for_keys)
+            await issuers.keep(None)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("named", ["https://elsewhere.example", "a\nb", None])
+async def test_the_status_of_an_issuer_with_another_name_says_both(named: str | None) -> None:
+    async with describing({"issuer": named}) as (issuer, _):
+        issuers = Issuers()
+        await issuers.authenticator(settings_of(ENTRY | {"issuer": issuer, "discovery": True})).start()
+        await until(lambda: issuers.status()[issuer].last_error is not None, "the issuer was asked")
+        said = issuers.status()[issuer].last_error or ""
+        shown = "without an issuer" if named is None else f"of {named}" if named.isprintable() else r"'a\nb'..."
+        assert said.startswith("its discovery document is that ")
+        assert shown in said
+        assert said.endswith(f", not of {issuer}")
         await issuers.keep(None)

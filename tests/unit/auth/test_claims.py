@@ -26,6 +26,10 @@ def scopes_of(auth: Authentication, claims: dict[str, Any]) -> frozenset[str]:
         ("a.b.c", {"a": {"b": {"c": "mail"}}}, {"mail"}),
         (URL_CLAIM, {URL_CLAIM: ["mail"]}, {"mail"}),  # its dots lead nowhere
         ("a.b", {"a.b": "mail", "a": {"b": "calc"}}, {"mail"}),  # the whole name comes first
+        ("apps.my.app.roles", {"apps": {"my.app": {"roles": ["mail"]}}}, {"mail"}),
+        ("https://x.example/apps.my.app", {"https://x.example/apps": {"my.app": "mail"}}, {"mail"}),
+        ("a.b.c", {"a.b": {"d": "calc"}, "a": {"b.c": "mail"}}, {"mail"}),  # the longer name leads nowhere
+        ("a.b.c", {"a.b": {"c": "mail"}, "a": {"b": {"c": "calc"}}}, {"mail"}),
         ("a.b", {"a": "mail"}, set()),
         ("a.b", {"a": ["mail"]}, set()),
         ("a.b", {"a": {"b": {"c": "mail"}}}, set()),
@@ -35,7 +39,36 @@ def scopes_of(auth: Authentication, claims: dict[str, Any]) -> frozenset[str]:
     ],
 )
 def test_scopes_are_found_at_the_end_of_a_path(path: str, claims: dict[str, Any], scopes: set[str]) -> None:
-    assert scopes_of(authentication(scope_claim=tuple(path.split("."))), claims) == scopes
+    assert scopes_of(authentication(scope_claims=(tuple(path.split(".")),)), claims) == scopes
+
+
+def test_scopes_may_stand_in_several_claims() -> None:
+    auth = authentication(scope_claims=(("scope",), ("realm_access", "roles"), ("groups",)))
+    assert scopes_of(auth, {"scope": "calc"} | NESTED) == {"mail", "calc"}
+
+
+@pytest.mark.parametrize(
+    ("claims", "reason"),
+    [
+        ({"client_id": "ours"}, None),
+        ({"client_id": ["theirs", "ours"]}, None),
+        ({"client_id": "ours", "aud": "ours"}, None),
+        ({"client_id": "theirs"}, Reason.AUDIENCE),
+        ({"client_id": "ours", "aud": "theirs"}, Reason.AUDIENCE),
+        ({"client_id": 7}, Reason.AUDIENCE),
+        ({"aud": "ours"}, Reason.CLAIM),
+        ({"client_id": None}, Reason.CLAIM),
+        ({}, Reason.CLAIM),
+    ],
+)
+def test_the_audience_may_stand_in_a_claim_of_another_name(claims: dict[str, Any], reason: Reason | None) -> None:
+    """As in access tokens of Amazon Cognito; an `aud` counts all the same (RFC 7519, section 4.1.3)."""
+    auth = authentication(audience=frozenset({"ours"}), audience_claim=("client_id",))
+    head = handmade(HS256, CLAIMS | claims)
+    if reason is None:
+        assert auth.identify(head).principal == "jwt::alice"
+    else:
+        refused(auth, head, reason)
 
 
 def test_without_a_claim_for_it_a_token_names_no_user() -> None:
@@ -180,4 +213,4 @@ SCOPES: list[tuple[Any, frozenset[str]]] = [
 
 @pytest.mark.parametrize(("claim", "scopes"), SCOPES)
 def test_scopes_are_read_from_a_text_or_a_list(claim: Any, scopes: frozenset[str]) -> None:
-    assert authentication(scope_claim=("scp",)).identify(bearer(CLAIMS | {"scp": claim})).scopes == scopes
+    assert authentication(scope_claims=(("scp",),)).identify(bearer(CLAIMS | {"scp": claim})).scopes == scopes
