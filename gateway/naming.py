@@ -15,6 +15,8 @@ MAX_NAME_LENGTH = 64  # OXP 1.0, ToolDefinition.name
 DIGEST_LENGTH = 8  # of a name that is cut: 55 + "_" + 8 digits = 64
 DEFAULT_VERSION = "1.0.0"
 
+VERSION_NAME = re.compile(r"(.+)_v[0-9]+_[0-9]+_[0-9]+")  # that is not cut; the group is the name of the tool
+
 _FOREIGN = re.compile(r"[^A-Za-z0-9_]")
 _VERSION = re.compile(r"[0-9]+(\.[0-9]+){0,2}", re.ASCII)
 

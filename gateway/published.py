@@ -72,6 +72,16 @@ class Route:
         """Whether this route speaks of that version of that tool."""
         return matcher(self.tools)(f"{tool}@{version}" if "@" in self.tools else tool)
 
+    @property
+    def names_versions(self) -> bool:
+        return "@" in self.tools
+
+    @property
+    def names_toolkit(self) -> bool:
+        """Whether it speaks of the tools of one toolkit, which it writes out: `Bank.*`, and neither `*` nor `Ban*`."""
+        toolkit, dot, _ = self.tools.partition(".")
+        return bool(dot) and not {"*", "?", "@"} & set(toolkit)
+
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class PublishedTool:

@@ -32,15 +32,9 @@ class Toolkit:
     scopes: frozenset[frozenset[str]]
 
     @classmethod
-    def of(cls, name: str, tools: Sequence[PublishedTool]) -> Self:
-        said = (tool.definition.toolkit_description for tool in tools)
-        description = next((text for text in said if text), None)
-        return cls(
-            name=name,
-            tools=tuple(tools),
-            description=description,
-            scopes=frozenset(tool.route.scopes for tool in tools),
-        )
+    def of(cls, name: str, tools: Sequence[PublishedTool], description: str | None) -> Self:
+        scopes = frozenset(tool.route.scopes for tool in tools)
+        return cls(name=name, tools=tuple(tools), description=description, scopes=scopes)
 
 
 class _Versions:
@@ -77,7 +71,8 @@ class Router:
     """An immutable snapshot of everything published.
 
     `unlisted` names a backend that has never been listed and may have a tool that a caller may use, if there is one.
-    Names are unique, and at most `longest_name` long.
+    Names are unique, and at most `longest_name` long. The first of the `tools` that describes its toolkit is heard: it
+    has the first route.
     """
 
     def __init__(
@@ -88,6 +83,7 @@ class Router:
         longest_name: int = MAX_NAME_LENGTH,
     ) -> None:
         self._unlisted = unlisted
+        tools = tuple(tools)
         by_version = sorted(tools, key=lambda tool: tool.version_key)
         self.tools = tuple(sorted(by_version, key=lambda tool: tool.definition.tool))
         self._by_tool = _families((tool.definition.tool, tool) for tool in self.tools)
@@ -97,7 +93,11 @@ class Router:
         toolkits: defaultdict[str, list[PublishedTool]] = defaultdict(list)
         for tool in self.tools:
             toolkits[tool.definition.toolkit].append(tool)
-        self.toolkits = {name: Toolkit.of(name, members) for name, members in toolkits.items()}
+        described: dict[str, str] = {}
+        for tool in tools:
+            if text := tool.definition.toolkit_description:
+                described.setdefault(tool.definition.toolkit, text)
+        self.toolkits = {name: Toolkit.of(name, members, described.get(name)) for name, members in toolkits.items()}
         self._scopes = frozenset[str]().union(*{tool.route.scopes for tool in self.tools})
         self._snapshot = object()
 

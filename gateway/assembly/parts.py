@@ -170,6 +170,7 @@ def sources(config: Config, backends: Mapping[str, Backend], called: Mapping[str
             max_tools=settings.discovery.max_tools,
             max_schema_bytes=settings.discovery.max_schema_bytes,
             routes=of_backend[name],
+            toolkit=settings.toolkit or name,
             terms=_terms(settings),
             trusts_hints=_trusts_hints(settings),
             longest_name=config.mcp.max_name,

@@ -6,6 +6,7 @@ A backend that cannot be asked keeps its last good list, whose age is visible; t
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import gc
 import logging
 import random
@@ -17,7 +18,8 @@ from functools import partial
 from msgspec import Struct
 
 from gateway.backoff import Backoff
-from gateway.catalogue.evaluation import UNEVALUATED, Evaluation, Source, evaluate, merge
+from gateway.catalogue.evaluation import UNEVALUATED, Evaluation, Source, claims_to, evaluate
+from gateway.catalogue.merging import merge
 from gateway.catalogue.schema_checks import TimeSlices
 from gateway.catalogue.turns import Turns
 from gateway.catalogue.unlisted import backend_of
@@ -148,7 +150,9 @@ class Catalogue:
                     entry.listing, entry.logged = before.listing, before.logged
                     entry.evaluation = before.evaluation.as_first(before.listing.tools[: entry.source.max_tools])
                     if entry.source != before.source or entry.evaluation.withheld or not entry.evaluation.complete:
-                        entry.evaluation = await evaluate(entry.source, before.listing, UNEVALUATED, self._offload)
+                        claims = await claims_to(entry.source, before.evaluation.claims, TimeSlices())
+                        earlier = dataclasses.replace(UNEVALUATED, claims=claims)
+                        entry.evaluation = await evaluate(entry.source, before.listing, earlier, self._offload)
         await self._rebuild({})
 
     async def start(self) -> None:
@@ -238,7 +242,8 @@ class Catalogue:
             self._note_listed(entry)
             return
         evaluation = await evaluate(entry.source, listing, before, self._offload)
-        if evaluation.tools != before.tools or entry.listed_at is None:
+        is_new = evaluation.tools != before.tools or evaluation.claims != before.claims
+        if is_new or entry.listed_at is None:
             await self._rebuild({entry.source.name: evaluation})
             if is_news and entry.listed_at is not None:  # others ask a new tool server by themselves
                 self._on_changed(entry.source.name)

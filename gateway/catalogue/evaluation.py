@@ -9,22 +9,21 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import msgspec
 from msgspec.structs import replace
 
 from gateway.catalogue.schema_checks import NO_TIME, TimeSlices, is_plain, verdicts
 from gateway.dialects import listings
-from gateway.model import Listing, Rejected, ToolDefinition, ToolRef
-from gateway.naming import MAX_NAME_LENGTH, digest_name, published_name
+from gateway.model import Listing, Rejected, ToolDefinition
+from gateway.naming import MAX_NAME_LENGTH, DefinitionError, published_name, tool_and_version
 from gateway.offload import Offload
 from gateway.offload.tasks import Verdict
-from gateway.ports import Backend, Caller
+from gateway.ports import Backend
 from gateway.published import PublishedTool, Route
-from gateway.routing import Router
 from gateway.schemas import CompiledSchema
 
 _encode = msgspec.json.Encoder(order="deterministic").encode  # a new order of keys is not a new tool
@@ -39,13 +38,23 @@ class StateCarrier(Protocol):
         ...
 
 
+class Claim(NamedTuple):
+    """The route under which a backend has a tool, by its position among the routes of all backends.
+
+    `hides`: an earlier route of the same backend denies the tool, so it is not published.
+    """
+
+    position: int
+    hides: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
     """A backend to be asked for its tools, and the bounds of what it may answer.
 
     `routes` are its own routes in their order, by their positions among those of all backends. `terms` are the settings
-    that decide what its tool server lists and how that is read; None if they are not known. `longest_name` is the same
-    of all.
+    that decide what its tool server lists and how that is read; None if they are not known. `toolkit` is of the tools
+    whose ids name none. `longest_name` is the same of all.
     """
 
     name: str
@@ -54,6 +63,7 @@ class Source:
     max_tools: int
     max_schema_bytes: int
     routes: Mapping[int, Route]
+    toolkit: str = ""
     terms: object = None
     trusts_hints: bool = False
     longest_name: int = MAX_NAME_LENGTH
@@ -67,11 +77,18 @@ class Source:
         if isinstance(self.backend, StateCarrier) and self.backend is not before.backend:
             self.backend.take_over(before.backend)
 
-    def route_for(self, definition: ToolDefinition) -> int | None:
-        """The position of the first route that matches a tool; None if none does, or if that denies it."""
+    def claim(self, tool: str, version: str) -> Claim | None:
+        """The claim of the first route that matches a tool; None if none does.
+
+        If that denies the tool, it is the claim of a later one that writes out the toolkit, if there is one.
+        """
+        is_denied = False
         for position, route in self.routes.items():
-            if route.matches(definition.tool, definition.version):
-                return None if route.deny else position
+            if not route.matches(tool, version):
+                continue
+            if not route.deny and (route.names_toolkit or not is_denied):
+                return Claim(position, is_denied)
+            is_denied = True
         return None
 
 
@@ -89,10 +106,12 @@ class EvaluatedTool:
 class Evaluation:
     """One evaluated list of a tool server. `trusted` is None until it has once listed a tool.
 
-    `complete`: there was time to evaluate all tools.
+    `claims` are to all tools that it lists, by id, and behind these to those that it listed before: to usable tools and
+    others. `complete`: there was time to evaluate all tools.
     """
 
     by_id: dict[str, EvaluatedTool]
+    claims: Mapping[str, Claim] = field(default_factory=dict)
     rejected: tuple[Rejected, ...] = ()
     trusted: frozenset[str] | None = None
     complete: bool = True
@@ -106,6 +125,11 @@ class Evaluation:
         """The same as if these were the first to be listed: only what they ask for is trusted."""
         asked_for = frozenset[str]().union(*map(_asked_for, definitions))
         return dataclasses.replace(self, trusted=asked_for if definitions else None)
+
+    @property
+    def has_listed(self) -> bool:
+        """Whether its tool server has ever listed a tool."""
+        return self.trusted is not None
 
     @property
     def withheld(self) -> frozenset[str]:
@@ -130,10 +154,15 @@ async def evaluate(source: Source, listing: Listing, before: Evaluation, offload
     definitions = listing.tools[: source.max_tools]
     routed = []
     asked_for: set[str] = set()
+    claims = await _claims_to_rejected(source, rejected, slices)
     async for definition in slices.over(definitions):
         asked_for |= _asked_for(definition)
-        if (route := source.route_for(definition)) is not None:
-            routed.append((definition, route))
+        claim = source.claim(definition.tool, definition.version)
+        if claim is not None:
+            claims[definition.id] = claim
+            if not claim.hides:
+                routed.append((definition, claim.position))
+    claims = _with_earlier(claims, before.claims, source.max_tools)
     routed, collided = await _without_collisions(routed, slices)
     trusted = frozenset(asked_for) if before.trusted is None and definitions else before.trusted
     by_id: dict[str, EvaluatedTool] = {}
@@ -155,7 +184,42 @@ async def evaluate(source: Source, listing: Listing, before: Evaluation, offload
         by_id[definition.id] = _published(source, definition, verdict, entry, trusted or frozenset())
     rejected += collided
     rejected += [Rejected(id=id_, reason=entry.reason) for id_, entry in by_id.items() if entry.tool is None]
-    return Evaluation(by_id=by_id, rejected=tuple(rejected), trusted=trusted, complete=complete)
+    return Evaluation(by_id=by_id, claims=claims, rejected=tuple(rejected), trusted=trusted, complete=complete)
+
+
+async def claims_to(source: Source, ids: Iterable[str], slices: TimeSlices) -> dict[str, Claim]:
+    """The claims of a source to tools by their ids."""
+    claims = {}
+    async for id_ in slices.over(ids):
+        tool, _, version = id_.partition("@")
+        if (claim := source.claim(tool, version)) is not None:
+            claims[id_] = claim
+    return claims
+
+
+async def _claims_to_rejected(source: Source, rejected: Sequence[Rejected], slices: TimeSlices) -> dict[str, Claim]:
+    """The claims to tools that are listed and cannot be used, as far as their ids can be read."""
+    named = (_id_of(one, source.toolkit) for one in rejected[: source.max_tools])
+    return await claims_to(source, (id_ for id_ in named if id_), slices)
+
+
+def _id_of(rejected: Rejected, toolkit: str) -> str:
+    """The id under which it would be published; empty if there is none."""
+    try:
+        tool, version, _ = tool_and_version(rejected.id, None, toolkit)
+    except DefinitionError:
+        return ""
+    return f"{tool}@{version}"
+
+
+def _with_earlier(claims: dict[str, Claim], before: Mapping[str, Claim], most: int) -> dict[str, Claim]:
+    """Adds earlier claims, the latest first, until there are `most` of them."""
+    room = len(claims) + most
+    for id_, claim in before.items():
+        if len(claims) >= room:
+            break
+        claims.setdefault(id_, claim)
+    return claims
 
 
 def _published(
@@ -202,56 +266,3 @@ def _asked_for(definition: ToolDefinition) -> frozenset[str]:
     """The ids of the tokens and secrets that a tool asks for."""
     requires = definition.requires
     return frozenset((*(provider.id for provider in requires.authorization), *requires.secrets))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Merged:
-    """A snapshot of all evaluations; by backend, how many tools are published, which are not, and which are renamed."""
-
-    router: Router
-    published: Mapping[str, int]
-    shadowed: Mapping[str, Sequence[Rejected]]
-    renamed: Mapping[str, Sequence[Rejected]]
-
-
-def merge(
-    evaluations: Sequence[tuple[Source, Evaluation]], unlisted: Callable[[ToolRef, Caller], str | None]
-) -> Merged:
-    """Makes a snapshot of all evaluations; of two tools with one id, that of the earlier route stays.
-
-    Of two tools with one name that of the earlier route keeps it, of one route the first by id; the other has a digest
-    in its name. `unlisted` as in Router.
-    """
-    longest = min((source.longest_name for source, _ in evaluations), default=MAX_NAME_LENGTH)
-    contenders = [
-        (entry.route, entry.tool.id, source.name, entry.tool)
-        for source, evaluation in evaluations
-        for entry in evaluation.by_id.values()
-        if entry.tool is not None
-    ]
-    contenders.sort()  # a backend's ids are unique, and so are its routes: no two tools are compared
-    by_id: dict[str, PublishedTool] = {}
-    owners: dict[str, str] = {}  # the tools that have each name
-    won: dict[str, int] = {}
-    shadowed: dict[str, list[Rejected]] = {}
-    renamed: dict[str, list[Rejected]] = {}
-    for _, id_, backend, tool in contenders:
-        if id_ in by_id:
-            first = by_id[id_].route.backend_name
-            reason = f"{id_} of backend {first!r}, whose route comes first, hides it."
-            shadowed.setdefault(backend, []).append(Rejected(id=id_, reason=reason))
-            continue
-        usual, tool_name = tool.definition.name, tool.definition.tool
-        if (owner := owners.setdefault(usual, tool_name)) != tool_name:
-            name = digest_name(tool_name, longest)
-            reason = f"{owner} has the name {usual!r}, so its name is {name!r}."
-            if owners.setdefault(name, tool_name) != tool_name:
-                reason = f"{owner} has the name {usual!r}, and {owners[name]} the one it would have instead."
-                shadowed.setdefault(backend, []).append(Rejected(id=id_, reason=reason))
-                continue
-            renamed.setdefault(backend, []).append(Rejected(id=id_, reason=reason))
-            tool = tool.renamed(name)
-        by_id[id_] = tool
-        won[backend] = won.get(backend, 0) + 1
-    router = Router(by_id.values(), unlisted, longest_name=longest)
-    return Merged(router=router, published=won, shadowed=shadowed, renamed=renamed)

@@ -32,10 +32,10 @@ def backend_of(sources: Sequence[Source], ref: ToolRef, caller: Caller) -> str |
 def _may_use(routes: Collection[Route], ref: ToolRef, caller: Caller) -> bool:
     if not ref.by_name:
         return _publishes(routes, ref.tool, ref.version, caller)
-    if any(_publishes(routes, tool, ref.version, caller) for tool in _tools_of(ref.tool)):
+    if any(_publishes(routes, tool, ref.version, caller) for tool in tools_named(ref.tool)):
         return True
-    made = DIGEST_NAME.fullmatch(ref.tool)
-    return made is not None and any(_may_begin(route, made[1]) for route in routes if _is_open(route, caller))
+    begin = digest_beginning(ref.tool)
+    return begin is not None and any(may_begin(route, begin) for route in routes if _is_open(route, caller))
 
 
 def _publishes(routes: Collection[Route], tool: str, version: str | None, caller: Caller) -> bool:
@@ -55,7 +55,7 @@ def _is_open(route: Route, caller: Caller) -> bool:
     return not route.deny and route.scopes <= caller.scopes
 
 
-def _tools_of(name: str) -> Iterator[str]:
+def tools_named(name: str) -> Iterator[str]:
     """The tools that may have a name: `A.B_C` and `A_B.C` have `A_B_C` (see naming.published_name)."""
     if "-" in name:
         return  # callers may write it, but no tool has such a name
@@ -64,7 +64,13 @@ def _tools_of(name: str) -> Iterator[str]:
             yield f"{name[:at]}.{name[at + 1 :]}"
 
 
-def _may_begin(route: Route, beginning: str) -> bool:
+def digest_beginning(name: str) -> str | None:
+    """What stands before the digest in a name that ends in one; None if it does not."""
+    made = DIGEST_NAME.fullmatch(name)
+    return made and made[1]
+
+
+def may_begin(route: Route, beginning: str) -> bool:
     """Whether a tool whose name begins so, before a digest, may match a route, by what stands before its wildcards."""
     fixed = WILDCARD.split(route.tools, maxsplit=1)[0].replace(".", "_", 1)
     return fixed.startswith(beginning) or (len(fixed) < len(route.tools) and beginning.startswith(fixed))

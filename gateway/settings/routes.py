@@ -38,7 +38,7 @@ Regex = Annotated[
 
 
 class RouteSettings(Section):
-    """Publishes tools of one backend. A tool belongs to the first route that matches it."""
+    """Publishes tools of one backend. A tool belongs to the first route that matches it and whose backend lists it."""
 
     tools: Annotated[str, GLOB] = setting(
         ..., "The tools: a pattern of Toolkit.Tool@x.y.z, in which * and ? match anything."

@@ -37,19 +37,23 @@ async def test_a_tool_takes_the_first_matching_route(start: Start, server: ToolS
 
 
 async def test_of_two_backends_with_one_tool_the_earlier_route_has_it(start: Start, server: ToolServer) -> None:
-    """Ours: versions that only one of them has stand side by side."""
-    server.tools = [tool("Map.Show@1.0.0"), tool("Map.Show@2.0.0")]
-    async with tool_server(tool("Map.Show@2.0.0"), tool("Map.Show@3.0.0")) as other:
-        routes = [{"tools": "*", "backend": "other"}, {"tools": "*", "backend": "scripted"}]
+    """Ours: with all its versions, but for those that a route names."""
+    server.tools = [tool("Map.Show@1.0.0"), tool("Map.Show@2.0.0"), tool("Map.Show@4.0.0")]
+    async with tool_server(tool("Map.Show@2.0.0"), tool("Map.Show@3.0.0"), tool("Map.Show@4.0.0")) as other:
+        routes = [
+            {"tools": "*", "backend": "other"},
+            {"tools": "Map.Show@4.*", "backend": "scripted"},
+            {"tools": "*", "backend": "scripted"},
+        ]
         gateway = await start(config({"scripted": server.url, "other": other.url}, routes))
         for dialect in DIALECTS:
-            assert (await gateway.caller.list(dialect)).ids == [f"Map.Show@{number}.0.0" for number in (1, 2, 3)]
-        for version in ("", "@2", "@1"):
-            assert (await gateway.caller.call("oxp", f"Map.Show{version}")).status == 200
-        assert [received.call["tool_id"] for received in other.calls] == ["Map.Show@3.0.0", "Map.Show@2.0.0"]
-        assert [received.call["tool_id"] for received in server.calls] == ["Map.Show@1.0.0"]
-        assert gateway.problems_of("scripted").keys() == {"Map.Show@2.0.0"}
-        assert gateway.problems_of("other") == {}
+            assert (await gateway.caller.list(dialect)).ids == [f"Map.Show@{number}.0.0" for number in (2, 3, 4)]
+        for version, status in {"": 200, "@2": 200, "@1": 400}.items():
+            assert (await gateway.caller.call("oxp", f"Map.Show{version}")).status == status
+        assert [received.call["tool_id"] for received in other.calls] == ["Map.Show@2.0.0"]
+        assert [received.call["tool_id"] for received in server.calls] == ["Map.Show@4.0.0"]
+        assert gateway.problems_of("scripted").keys() == {"Map.Show@1.0.0", "Map.Show@2.0.0"}
+        assert gateway.problems_of("other").keys() == {"Map.Show@4.0.0"}
 
 
 COLLISIONS = {

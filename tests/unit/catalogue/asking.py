@@ -123,6 +123,7 @@ def source(
         max_tools=max_tools,
         max_schema_bytes=max_schema_bytes,
         routes={position: route for position, route in enumerate(routes) if route.backend_name == server.name},
+        toolkit=server.name,
         terms=terms,
     )
 
