@@ -283,6 +283,10 @@ class Outcomes(Protocol):
         """Ends a call; False if it has ended already or is not known."""
         ...
 
+    async def has_ended_with(self, call_id: str, result: ToolResult) -> bool:
+        """Whether a call ended with a result that is equal to this one, as far as that is still known."""
+        ...
+
     async def is_open(self, call_id: str, run: str) -> bool:
         """Whether an outcome of that run still counts, as far as this replica knows."""
         ...

@@ -215,18 +215,22 @@ class PendingCalls:
             log.error("an outcome could not be stored", extra={"backend": self._client.name}, exc_info=error)
 
     async def _settle(self, call: PendingCall, crumb: rcrt.Crumb | None) -> None:
-        """Ends a call with what a response says; None stands for one that cannot be read."""
+        """Ends a call with what a response says; None stands for one that cannot be read.
+
+        An event is but a hint: a call ends with a broken answer only if that is what the server has stored.
+        """
         context = crumb.context if crumb is not None else None
-        if crumb is not None and context is None:
+        result = rcrt.decode_response(context, idempotent=call.idempotent)
+        if crumb is not None and result.failure is rcrt.BROKEN:
             try:
                 record = await self._client.read(crumb.id)
             except FAILURES:
                 return
             whole = rcrt.decode_crumb(record)
             context = whole.context if whole is not None else None
+            result = rcrt.decode_response(context, idempotent=call.idempotent)
         if self._calls.get(call.call_id) is not call:  # it is over, or its next run has begun
             return
-        result = rcrt.decode_response(context, idempotent=call.idempotent)
         if result.failure is rcrt.BROKEN:
             log.warning("a tool server gave a broken answer", extra={"backend": self._client.name})
         await self._end(call, result)

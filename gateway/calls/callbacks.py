@@ -15,6 +15,7 @@ from hmac import compare_digest
 from gateway.calls.backlog import Backlog
 from gateway.calls.records import DeferredCall, metadata_of
 from gateway.calls.status import PREFIX
+from gateway.dialects import callback
 from gateway.errors import GatewayError
 from gateway.ports import Receiver
 from gateway.published import PublishedTool
@@ -88,9 +89,9 @@ class Callbacks:
     async def answer(self, request: Request, token: str, content_type: str | None, arriving: Body) -> int:
         """The status to answer with; 503 only if the state is away and the backlog is full.
 
-        A tool server that is refused does not send its result again. So a callback that cannot be looked up now is held
-        and looked up later, and a body that is too large ends its call. A compressed one leaves it open: RFC 9110,
-        section 15.5.16, lets the tool server send it once more as it is.
+        A tool server that is refused may not send its result again. So a callback that cannot be looked up now is held
+        and looked up later. One that is too large or compressed leaves its call open for another that is not (RFC 9110,
+        section 15.5.16).
         """
         opened = self._tokens.open(token)
         if opened is None:
@@ -111,10 +112,12 @@ class Callbacks:
         try:
             return await self._receive(await self._find(request, key), key, run, body, content_type, request)
         except StateUnavailable:
+            if body is None:
+                return 413
+            if not callback.may_take_long(body) and not callback.is_message(body):
+                return 400
             later = partial(self._receive_later, key, run, body, content_type)
-            if not self._backlog.hold(key, size, later):
-                return 503
-            return 413 if body is None else 200
+            return 200 if self._backlog.hold(key, size, later) else 503
 
     async def _find(self, request: Request, key: str) -> Record | None:
         """The record of a call, whose backend is noted of the request. Raises StateUnavailable."""
@@ -140,8 +143,8 @@ class Callbacks:
         return path.startswith(PATH)
 
     async def _receive_later(self, key: str, run: str, body: bytes | None, content_type: str | None) -> None:
-        if await self._receive(await self._state.get(key), key, run, body, content_type) == 404:
-            log.warning("a callback was dropped: its call is no longer known")
+        if await self._receive(await self._state.get(key), key, run, body, content_type) != 200:
+            log.warning("a callback that was held for the state was dropped", extra={"call_id": PREFIX + key})
 
     async def _receive(
         self,

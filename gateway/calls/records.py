@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from hashlib import blake2b
 from typing import Literal
 
 import msgspec
@@ -12,6 +13,8 @@ from gateway.errors import ErrorCode, GatewayError
 from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
 from gateway.model import Decode, Json, JsonObject, ToolFailure, ToolResult
 from gateway.state.port import CALL_ID_PREFIX, Record
+
+MAX_DIGESTED_BYTES = 1 << 20  # a millisecond on the event loop
 
 
 class DeferredCall(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
@@ -67,7 +70,7 @@ class _Refusal(Struct, frozen=True, array_like=True):
 class _Outcome(Struct, frozen=True, array_like=True):
     """A `ToolResult` in few bytes, or a refusal. A duration that is an integer stays one.
 
-    `ended_s` is when the call ended, by `time.time()`.
+    `ended_s` is when the call ended, by `time.time()`. `digest` is of a result that was delivered and is not kept.
     """
 
     value: Raw
@@ -77,6 +80,7 @@ class _Outcome(Struct, frozen=True, array_like=True):
     ended_s: float = 0.0
     blocks: Raw = Raw(b"null")
     structured: Literal["none", "value", "wrapped"] | None = None
+    digest: str = ""
 
 
 _decode_metadata = msgspec.json.Decoder(CallMetadata).decode
@@ -101,6 +105,26 @@ def pack(result: ToolResult, ended_s: float = 0.0) -> bytes:
     if result.blocks is None and result.structured is None:
         return _encode((value, failure, duration_ms, None, ended_s))  # an `_Outcome` that is never made
     return _encode((value, failure, duration_ms, None, ended_s, result.blocks, result.structured))
+
+
+def pack_digest(stands_for: ToolResult, delivered: ToolResult) -> bytes:
+    """The outcome to record in place of a result that was delivered and is not kept."""
+    digest = _digest(delivered) if delivered.value_bytes <= MAX_DIGESTED_BYTES else ""
+    return _encode((stands_for.value, stands_for.failure, stands_for.duration_ms, None, 0.0, None, None, digest))
+
+
+def is_outcome(outcome: bytes, result: ToolResult) -> bool:
+    """Whether a recorded outcome is, or stands for, a result with this value or failure."""
+    packed = _decode_outcome(outcome)
+    if packed.digest:
+        return packed.digest == _digest(result)
+    if packed.refusal is not None or packed.failure != result.failure:
+        return False
+    return bytes(packed.value) == _encode(result.value)
+
+
+def _digest(result: ToolResult) -> str:
+    return blake2b(_encode((result.value, result.failure)), digest_size=16).hexdigest()
 
 
 def pack_refusal(error: GatewayError) -> bytes:

@@ -18,7 +18,7 @@ from gateway.calls.executor import Executor
 from gateway.calls.names import CallNames
 from gateway.calls.orphans import adopt_orphans
 from gateway.calls.outcomes import OutcomeRecorder, Run
-from gateway.calls.records import CallMetadata, metadata_of, pack
+from gateway.calls.records import CallMetadata, is_outcome, metadata_of, pack
 from gateway.calls.registration import registration
 from gateway.calls.status import (
     BROKEN,
@@ -28,6 +28,7 @@ from gateway.calls.status import (
     PREFIX,
     CallStatus,
     CallView,
+    pack_not_kept,
     refusal_of,
     status_of,
     unavailable,
@@ -182,7 +183,7 @@ class Calls:
         `is_repeatable`: its request may come again, for which a small result is kept for some minutes.
         """
         if not (view.remembered or view.is_keyed) and isinstance(view.status, ToolResult):
-            left = NOT_KEPT_PACKED
+            left = NOT_KEPT_PACKED if view.metadata.deferred is None else pack_not_kept(view.status)
             if is_repeatable and len(packed := pack(view.status)) <= MAX_REPEATED_BYTES:
                 left = packed
             self._state.reduce(view.id.removeprefix(PREFIX), left)
@@ -222,6 +223,11 @@ class Calls:
         if has_ended:
             self._executor.answered(key)
         return has_ended
+
+    async def has_ended_with(self, call_id: str, result: ToolResult) -> bool:
+        """Whether a call ended with a result that is equal to this one, if that is known. Raises StateUnavailable."""
+        record = await self._state.get(call_id.removeprefix(PREFIX))
+        return record is not None and record.outcome is not None and is_outcome(record.outcome, result)
 
     async def is_open(self, call_id: str, run: str) -> bool:
         """Whether an outcome of that run still counts; True while the state is away."""

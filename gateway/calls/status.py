@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from gateway.calls.records import CallMetadata, metadata_of, pack, unpack, unpack_dated
+from gateway.calls.records import CallMetadata, metadata_of, pack, pack_digest, unpack, unpack_dated
 from gateway.errors import ErrorCode, FailureCode, GatewayError
 from gateway.model import Json, JsonObject, ToolFailure, ToolResult
 from gateway.state.port import AWAITING_USER, CALL_ID_PREFIX, UNKNOWN, Conflict, Expired, Full, Quota, Record
@@ -108,6 +108,11 @@ def status_of(record: Record | None) -> CallStatus:
     if record.state is AWAITING_USER:
         return Consent(metadata_of(record).challenge or {})
     return None
+
+
+def pack_not_kept(delivered: ToolResult) -> bytes:
+    """The outcome to record for a result that was delivered and not stored, by which its repetition is known."""
+    return pack_digest(NOT_KEPT, delivered)
 
 
 def still_running(*, keyed: bool) -> ToolResult:

@@ -127,11 +127,10 @@ class View(_Message, frozen=True, tag="view_update"):
 
 
 class Refused(Struct, frozen=True, tag_field="type", tag="refused"):
-    """Not a message of this call, answered with `status`. With `settles` it ends the call: it will not come again."""
+    """Not a message of this call, answered with `status`. It has no effect: what is true may still come."""
 
     reason: str
     status: int = 400
-    settles: bool = False
 
 
 class Result(Struct, frozen=True):
@@ -145,7 +144,7 @@ Other = Consent | Choice | Event | View | Refused
 Callback = Result | Other
 
 FOREIGN = Refused("it is about another call", status=404)
-UNKNOWN = Refused("its type is not known")  # the outcome may still come
+UNKNOWN = Refused("its type is not known")
 _MESSAGES: Mapping[str, type[_ToolResult | Consent | Choice | Event | View]] = {
     "tool_result": _ToolResult,
     "oauth": Consent,
@@ -165,6 +164,19 @@ def may_take_long(body: bytes, failure_patterns: Sequence[re.Pattern[str]] = ())
     return len(body) > jsontext.ALWAYS_HERE_BYTES and (b"\\u00" in body or jsontext.is_wide(body))
 
 
+def is_message(body: bytes) -> bool:
+    """Whether a body is a message of some call, as far as can be told without knowing that call."""
+    try:
+        document = jsontext.decode(body.removeprefix(BOM_UTF8), MAX_DEPTH)
+        kind = document.get("type") if isinstance(document, dict) else None
+        if not isinstance(kind, str) or kind not in _MESSAGES:
+            return False
+        msgspec.convert(document, _MESSAGES[kind])
+    except (jsontext.JsonError, msgspec.ValidationError):
+        return False
+    return True
+
+
 def decode_callback(
     body: bytes, own_id: str, own_group: str, *, decode: Decode, failure_patterns: Sequence[re.Pattern[str]]
 ) -> Callback:
@@ -176,9 +188,9 @@ def decode_callback(
     try:
         document = jsontext.decode(body.removeprefix(BOM_UTF8), MAX_DEPTH)
     except jsontext.JsonError as exc:
-        return Refused(f"it is not JSON: {exc}", settles=True)
+        return Refused(f"it is not JSON: {exc}")
     if not isinstance(document, dict):
-        return Refused("it is not a JSON object", settles=True)
+        return Refused("it is not a JSON object")
     kind = document.get("type")
     if isinstance(kind, str) and kind not in _MESSAGES:
         return UNKNOWN
@@ -186,11 +198,11 @@ def decode_callback(
     if named not in (None, own_id) or document.get("group_id") not in (None, own_group):
         return FOREIGN
     if not isinstance(kind, str):
-        return Refused("it has no type", settles=True)
+        return Refused("it has no type")
     try:
         message = msgspec.convert(document, _MESSAGES[kind])
     except msgspec.ValidationError as exc:
-        return Refused(_without_values(exc), settles=kind not in ("subscription_event", "view_update"))
+        return Refused(_without_values(exc))
     if isinstance(message, _ToolResult):
         return Result(_read_result(message, decode, failure_patterns), message.subscription is True)
     return message

@@ -41,6 +41,7 @@ MAX_CALLBACK_BYTES = 16 * 1024 * 1024
 CALLBACK_REFUSALS = {  # by status, with what the tool server is told
     400: (ErrorCode.INVALID_REQUEST, "This callback is not accepted."),
     404: (ErrorCode.NOT_FOUND, "This callback is not accepted."),
+    410: (ErrorCode.NOT_FOUND, "The call of this callback is over."),
     413: (ErrorCode.PAYLOAD_TOO_LARGE, f"A callback must not be larger than {MAX_CALLBACK_BYTES} bytes."),
     415: (ErrorCode.UNSUPPORTED_MEDIA, "A callback must not be compressed."),
     503: (ServerCode.GATEWAY_UNAVAILABLE, "This callback is not accepted."),

@@ -57,9 +57,17 @@ OPERATIONS = frozenset({
 OUTCOMES = frozenset({"ok", "tool_error", "invalid", "refused", "timeout", "unknown"})
 CODES = frozenset(map(str, ErrorCode))
 QUOTAS = frozenset({"pending", "records", "bytes", "room"})
-CALLBACK_OUTCOMES = {200: "taken", 400: "refused", 404: "unknown", 413: "too_large", 415: "compressed", 503: "no_room"}
+CALLBACK_OUTCOMES = {
+    200: "taken",
+    400: "refused",
+    404: "unknown",
+    410: "late",
+    413: "too_large",
+    415: "compressed",
+    503: "no_room",
+}
 # All that this gateway answers with; another status would be counted by its class.
-SENT = (200, 202, 204, 304, 400, 401, 403, 404, 405, 408, 413, 414, 415, 422, 429, 431, 499, 500, 501, 503, 505)
+SENT = (200, 202, 204, 304, 400, 401, 403, 404, 405, 408, 410, 413, 414, 415, 422, 429, 431, 499, 500, 501, 503, 505)
 STATUSES = {0: NONE} | {status: str(status) for status in SENT}
 
 

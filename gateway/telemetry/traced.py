@@ -205,6 +205,7 @@ class TracedOutcomes:
         self._held = held
         self._begin = begin
         self.is_open = inner.is_open
+        self.has_ended_with = inner.has_ended_with
 
     def settle(self, call_id: str, result: ToolResult) -> Coroutine[Any, Any, bool]:
         return self._linked(call_id, self._inner.settle(call_id, result))

@@ -23,7 +23,6 @@ from tests.unit.backends.facing import reply
 
 pytestmark = pytest.mark.anyio
 
-BROKEN = "The tool server gave a broken answer."
 MORE_THAN_A_READ = 64 * 1024
 
 
@@ -33,12 +32,26 @@ async def server() -> AsyncIterator[Builds]:
         yield it
 
 
-async def test_the_first_result_counts_and_later_ones_are_dropped(server: Builds) -> None:
+async def test_the_first_result_counts_and_only_that_one_is_accepted_again(server: Builds) -> None:
     pending = await server.begin()
     assert await pending.outcome() is None
-    for text in ("first", "second", "first"):
-        assert await pending.bring(text) == 200
+    assert [await pending.bring(text) for text in ("first", "second", "first")] == [200, 410, 200]
     assert await pending.outcome() == "first"
+
+
+async def test_a_delivered_result_that_is_not_kept_is_accepted_again_and_no_other(server: Builds) -> None:
+    """A tool server that did not get our first answer must not think that its result was lost."""
+    answer, invoked = await server.answered()
+    assert answer.value == "done"
+    assert [await invoked.bring(text) for text in ("done", "another", "Error: done")] == [200, 410, 410]
+
+
+async def test_a_result_for_a_call_that_failed_before_it_is_not_acknowledged() -> None:
+    async with builds(reply(500, b"")) as server:
+        calling = asyncio.create_task(server.call(call_id="k"))
+        pending = await server.invoked(call_id="k")
+        assert (await calling).error["message"] == "The tool server failed to accept the call; the tool may have run."
+        assert await pending.bring("done after all") == 410
 
 
 async def test_credentials_of_callbacks_are_ignored(server: Builds) -> None:
@@ -83,28 +96,35 @@ async def test_a_token_ends_no_call_but_its_own(server: Builds) -> None:
     assert [await pending.outcome(), await other.outcome()] == [None, None]
 
 
-NONSENSE = [
-    (b"{", BROKEN),
-    (b"", BROKEN),
-    (b'{"type": "tool_result", "text": "x", "deep": ' + b"[" * 200 + b"]" * 200 + b"}", BROKEN),
-    ({"type": "tool_result"}, BROKEN),
-    ({"type": "tool_result", "text": "x"}, BROKEN),
-    ({"type": "progress"}, None),
+OF_NO_SERVER = {"prompt": "?", "choices": ["a"], "response_url": "https://elsewhere.example/"}
+REFUSED: list[tuple[str, Any, int]] = [
+    ("nothing", b"", 400),
+    ("cut off", b'{"type": "tool_result", "text": "x', 400),
+    ("deep", b'{"type": "tool_result", "text": "x", "deep": ' + b"[" * 200 + b"]" * 200 + b"}", 400),
+    ("no result", {"type": "tool_result"}, 400),
+    ("no ids", {"type": "tool_result", "text": "x"}, 400),
+    ("no text", {"type": "tool_result", "text": 7}, 400),
+    ("a form", b"type=tool_result&text=x", 400),
+    ("an unknown type", {"type": "progress"}, 400),
+    ("another call", {"type": "tool_result", "text": "x", "id": "tg-other"}, 404),
+    ("a bad consent", {"type": "oauth", "auth_url": "javascript:alert(1)"}, 400),
+    ("a choice elsewhere", {"type": "user_choice", **OF_NO_SERVER}, 400),
+    ("too large", b" " * (MAX_CALLBACK_BYTES + 1), 413),
 ]
 
 
-@pytest.mark.parametrize(("posted", "outcome"), NONSENSE, ids=repr)
-async def test_a_broken_result_ends_the_call(server: Builds, posted: Any, outcome: str | None) -> None:
-    """The tool server will not send it again."""
+@pytest.mark.parametrize(("posted", "status"), [case[1:] for case in REFUSED], ids=[case[0] for case in REFUSED])
+async def test_a_message_that_is_refused_costs_no_result(server: Builds, posted: Any, status: int) -> None:
+    """Whether it was cut off on its way or is somebody's probe: the true result counts, and alone is acknowledged."""
     pending = await server.begin()
-    assert await pending.post(posted) == 400
-    assert await pending.outcome() == outcome
-
-
-async def test_a_result_that_is_too_large_is_refused_and_ends_the_call(server: Builds) -> None:
-    pending = await server.begin()
-    assert await pending.post(b" " * (MAX_CALLBACK_BYTES + 1)) == 413
-    assert await pending.outcome() == "The tool has run. Its result is larger than the gateway accepts."
+    if isinstance(posted, dict) and "text" not in posted:
+        posted = {"id": pending.body["id"], "group_id": pending.body["group_id"], **posted}
+    assert await pending.post(posted) == status
+    assert await pending.outcome() is None
+    assert await pending.bring("true") == 200
+    assert await pending.outcome() == "true"
+    await until(lambda: len(server.paths) == 2)
+    assert server.paths == ["/invoke", "/close_thread"]  # nothing was cancelled before the result came
 
 
 @pytest.mark.parametrize("coding", ["gzip", "br"])
@@ -131,7 +151,7 @@ async def test_another_method_is_not_allowed(server: Builds, method: str) -> Non
     assert await pending.outcome() is None
 
 
-async def test_messages_for_a_cancelled_call_are_dropped(server: Builds) -> None:
+async def test_messages_for_a_cancelled_call_are_refused(server: Builds) -> None:
     pending = await server.begin()
     assert (await server.caller.http.delete("/calls/k")).status_code == 202
     await until(lambda: len(server.toolset.noted) == 3)
@@ -143,7 +163,7 @@ async def test_messages_for_a_cancelled_call_are_dropped(server: Builds) -> None
         pending.message(text="late"),
         pending.message(text="late", subscription=True),
     ):
-        assert await pending.post(late) == 200
+        assert await pending.post(late) == 410
     assert "cancelled" in await pending.outcome()
     later = await server.begin("later")
     assert await later.bring("x") == 200
@@ -166,9 +186,9 @@ async def test_of_results_at_the_same_time_one_counts(server: Builds) -> None:
     pending = await server.begin()
     async with asyncio.TaskGroup() as group:
         posts = [group.create_task(pending.bring(str(number))) for number in range(20)]
-    assert {post.result() for post in posts} == {200}
+    assert sorted(post.result() for post in posts) == [200, *[410] * 19]
     first = await pending.outcome()
-    assert await pending.bring("another") == 200
+    assert await pending.bring("another") == 410
     assert await pending.outcome() == first
 
 
@@ -219,10 +239,10 @@ async def test_each_run_of_an_idempotent_tool_has_an_id_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("null", ["id", "group_id"])
-async def test_a_result_with_null_for_an_id_ends_its_call(server: Builds, null: str) -> None:
+async def test_a_result_with_null_for_an_id_is_refused(server: Builds, null: str) -> None:
     pending = await server.begin()
     assert await pending.post(pending.message(text="x") | {null: None}) == 400
-    assert await pending.outcome() == BROKEN
+    assert await pending.outcome() is None
 
 
 async def test_a_head_request_does_not_deliver_the_result(server: Builds) -> None:

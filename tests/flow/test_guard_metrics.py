@@ -257,22 +257,24 @@ async def test_callbacks_are_counted_by_backend_and_how_they_were_answered() -> 
             (result, invoked.path[:-1]),
             (result, f"/callbacks/{WORD}"),
             (result, None),
+            (invoked.message(text="another"), None),
         ):
             await invoked.post(message, path)
         assert await samples(gateway, "toolgate_callbacks_total") == {
             "{backend=builds,outcome=refused}": 1,
             "{backend=builds,outcome=taken}": 1,
+            "{backend=builds,outcome=late}": 1,
             "{backend=none,outcome=unknown}": 2,
         }
         assert not await samples(gateway, "toolgate_pending_callbacks")
-        # The broken message has ended it.
-        ended = "{backend=builds,outcome=tool_error,protocol=callback,tool=builds.lint}"
+        ended = "{backend=builds,outcome=ok,protocol=callback,tool=builds.lint}"
         assert await samples(gateway, CALLS) == {ended: 1}
         assert await samples(gateway, REQUESTS) == {
             "{dialect=oxp,operation=call,status=202}": 1,
             "{dialect=none,operation=callback,status=400}": 1,
             "{dialect=none,operation=callback,status=404}": 2,
             "{dialect=none,operation=callback,status=200}": 1,
+            "{dialect=none,operation=callback,status=410}": 1,
         }
 
 

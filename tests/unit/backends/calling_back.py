@@ -44,6 +44,9 @@ class Ends:
     async def settle(self, call_id: str, result: ToolResult) -> bool:
         return self.results.setdefault(call_id, result) is result
 
+    async def has_ended_with(self, call_id: str, result: ToolResult) -> bool:
+        return self.results.get(call_id) == result
+
     async def is_open(self, call_id: str, run: str) -> bool:
         raise AssertionError("outcomes that come by themselves are not looked for")
 

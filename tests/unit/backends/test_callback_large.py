@@ -59,13 +59,11 @@ async def test_the_json_in_a_large_text_is_a_value() -> None:
             assert jsontext.encode(result.value) == jsontext.encode([{}] * 50_001)
 
 
-async def test_a_callback_that_takes_too_long_ends_its_call() -> None:
+async def test_a_callback_that_takes_too_long_is_refused() -> None:
     body = b'{"type":"tool_result","text":"","more":[%b{}]}' % (b"{}," * 5_000_000)
     async with facing(Toolset()) as at:
         assert await at.receive(body) == 400
-        result = at.ends.results[CALL_ID]
-    assert result is not None
-    assert result.failure is not None
+    assert at.ends.results == {}
 
 
 async def test_a_large_callback_is_read_like_a_small_one() -> None:

@@ -27,10 +27,6 @@ pytestmark = pytest.mark.anyio
 
 RESULT = message("tool_result", text='{"units": 12}')
 VALUE = ToolResult(value={"units": 12})
-BROKEN = ToolResult(failure=ToolFailure(message="The tool server gave a broken answer.", code="broken_answer"))
-NOT_ALLOWED = ToolResult(
-    failure=ToolFailure(message="The tool server asked for something that is not allowed here.", code="broken_answer")
-)
 EVENT = {"type": "subscription_event", "group_id": GROUP, "tool_call_id": CALL_ID, "text": "3", "final": True}
 VIEW = {"type": "view_update", "group_id": GROUP, "view_type": "map", "content": {}}
 
@@ -38,9 +34,9 @@ STATUSES: list[tuple[Any, int, ToolResult | None]] = [
     (RESULT, 200, VALUE),
     (message("tool_result", text="Error: no"), 200, ToolResult(failure=ToolFailure(message="no"))),
     (RESULT | {"group_id": "grp-2"}, 404, None),
-    (b"{", 400, BROKEN),
-    (message("tool_result", text=7), 400, BROKEN),
-    (message("oauth"), 400, BROKEN),
+    (b"{", 400, None),
+    (message("tool_result", text=7), 400, None),
+    (message("oauth"), 400, None),
     (message("progress", text="x"), 400, None),
     (EVENT, 200, None),
     (VIEW, 200, None),
@@ -119,13 +115,12 @@ UNFIT = ["http://login.example/", "javascript:alert(1)", "", "login", "https://x
 
 @pytest.mark.parametrize("url", UNFIT, ids=lambda url: url[:20])
 async def test_a_user_is_not_sent_where_no_browser_should_go(url: str) -> None:
-    """Ours: without an address the user cannot consent, so the call is over, and the tool need not wait for it."""
     toolset = Toolset()
     async with facing(toolset) as at:
         assert await at.receive(message("oauth", auth_url=url)) == 400
-        assert at.ends.challenges == []
-        assert at.ends.results == {CALL_ID: NOT_ALLOWED}
-        await has_noted(toolset, CANCELLED)
+        assert (at.ends.challenges, at.ends.results) == ([], {})
+        await nothing_more(at, toolset)
+    assert len(toolset.noted) == 1
 
 
 def question(url: str) -> dict[str, Any]:
@@ -148,7 +143,7 @@ LATE += [message("oauth", auth_url="https://login.example/"), message("oauth", a
 
 
 @pytest.mark.parametrize("late", LATE, ids=["result", "choice", "choice elsewhere", "consent", "bad consent"])
-async def test_what_comes_after_the_end_of_a_call_is_accepted_and_dropped(
+async def test_what_comes_after_the_end_of_a_call_is_refused(
     late: dict[str, Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Tool Cancellation: messages may cross, and only a pending call can end or ask."""
@@ -157,11 +152,11 @@ async def test_what_comes_after_the_end_of_a_call_is_accepted_and_dropped(
     async with facing(toolset, ends=Ends(CALL_ID)) as at:
         if "response_url" in late:
             late = late | {"response_url": late["response_url"].format(port=at.server.origin.port)}
-        assert await at.receive(late, ended=True) == 200
+        assert await at.receive(late, ended=True) == 410
         await nothing_more(at, toolset)
         assert at.ends.challenges == []
     assert len(toolset.noted) == 1
-    assert caplog.text.count("a late or repeated message was dropped") == 1
+    assert caplog.text.count("a message for a call that is over was refused") == 1
 
 
 @pytest.mark.parametrize(("posted", "status"), [(b"{", 400), (RESULT | {"id": "tg-2"}, 404), (EVENT, 200)])
@@ -181,12 +176,13 @@ FORBIDDEN = ["http://localhost:{port}/choice", "https://127.0.0.1:{port}/", "htt
 
 
 @pytest.mark.parametrize("url", FORBIDDEN)
-async def test_a_choice_that_leads_elsewhere_is_refused_and_ends_the_call(url: str) -> None:
+async def test_a_choice_that_leads_elsewhere_is_refused(url: str) -> None:
     toolset = Toolset()
     async with facing(toolset) as at:
         assert await at.receive(question(url.format(port=at.server.origin.port))) == 400
-        assert at.ends.results == {CALL_ID: NOT_ALLOWED}
-        await has_noted(toolset, CANCELLED)
+        assert at.ends.results == {}
+        await nothing_more(at, toolset)
+    assert len(toolset.noted) == 1
 
 
 @pytest.mark.parametrize("group", [GROUP, LONE])
@@ -222,10 +218,10 @@ async def test_notices_go_once_each_to_the_configured_url_and_not_to_the_endpoin
     assert sorted(toolset.noted, key=repr) == sorted(expected, key=repr)
 
 
-ENDINGS = [RESULT, message("tool_result", text="Error: no"), message("tool_result")]
+ENDINGS = [RESULT, message("tool_result", text="Error: no")]
 
 
-@pytest.mark.parametrize("posted", ENDINGS, ids=["result", "failure", "broken"])
+@pytest.mark.parametrize("posted", ENDINGS, ids=["result", "failure"])
 async def test_the_thread_of_a_lone_call_is_closed_once_when_the_call_is_over(posted: Any) -> None:
     """Thread Closure; whether another conversation goes on, only its owner knows."""
     toolset = Toolset()
@@ -252,18 +248,12 @@ async def test_a_thread_is_not_closed_by_a_replica_that_did_not_end_its_call() -
 # At a replica that does not have the backend of the call. Ours: while a configuration is rolled out replicas have
 # different backends, and no tool server comes a second time.
 
-UNANSWERED = ToolResult(
-    failure=ToolFailure(
-        message="The tool server asked for a choice and could not be answered; the tool may have run.",
-        outcome="unknown",
-    )
-)
 CONSENT = {"id": CALL_ID, "url": "https://login.example/"}
 ABSENT = [
     (RESULT, 200, VALUE, []),
     (message("oauth", auth_url=CONSENT["url"]), 200, None, [(CALL_ID, CONSENT)]),
-    (message("oauth", auth_url="javascript:alert(1)"), 400, NOT_ALLOWED, []),
-    (question("http://127.0.0.1:9/choice"), 400, UNANSWERED, []),
+    (message("oauth", auth_url="javascript:alert(1)"), 400, None, []),
+    (question("http://127.0.0.1:9/choice"), 400, None, []),
     (message("tool_result", text="Watching", subscription=True), 200, ToolResult(value="Watching"), []),
 ]
 
@@ -287,4 +277,4 @@ async def test_messages_have_their_effect_where_the_backend_is_not_configured(
     assert {record.__dict__["backend"] for record in caplog.records} == {"builds"}
     assert caplog.text.count("callbacks come for a backend that is not configured here") == 1
     cannot_cancel = "a tool server that is not configured here was not told to stop"
-    assert caplog.text.count(cannot_cancel) == int("subscription" in posted or status == 400)
+    assert caplog.text.count(cannot_cancel) == int("subscription" in posted)

@@ -72,11 +72,14 @@ def test_what_has_not_even_the_shape_of_a_token_is_not_ours(token: str) -> None:
 class Arrived:
     """A body that is there."""
 
+    def __init__(self, body: bytes = b'{"type":"tool_result","group_id":"g","id":"i","text":"x"}') -> None:
+        self.body = body
+
     def now(self) -> bytes:
-        return b"{}"
+        return self.body
 
     async def read(self) -> bytes:
-        return b"{}"
+        return self.body
 
 
 class Reader:
@@ -131,3 +134,14 @@ async def test_what_waits_for_the_state_has_one_bound_with_the_results_that_do()
         request = Request(Head(method="POST", path="/callbacks/", headers={}), REST)
         token = tokens(NEW).mint(CALL, RUN)
         assert [await callbacks.answer(request, token, None, Arrived()) for _ in range(2)] == [200, 503]
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("body", [b"", b'{"type":"tool_result"', b'{"type":"tool_result","text":"x"}', b'{"type":[]}'])
+async def test_what_can_never_count_is_not_acknowledged_while_the_state_is_away(body: bytes) -> None:
+    async with desk() as it:
+        callbacks = callbacks_at(it.state, it.endings.backlog)
+        it.state.away, it.state.forgets_what_it_holds = {"get"}, True
+        request = Request(Head(method="POST", path="/callbacks/", headers={}), REST)
+        assert await callbacks.answer(request, tokens(NEW).mint(CALL, RUN), None, Arrived(body)) == 400
+        assert len(it.endings.backlog) == 0

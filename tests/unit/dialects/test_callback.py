@@ -97,10 +97,8 @@ NOT_MESSAGES = [b"", b"tool_result", b"[]", b'"text"', b'{"type":"tool_result"',
 
 
 @pytest.mark.parametrize("body", NOT_MESSAGES)
-def test_a_body_that_is_no_json_object_ends_the_call(body: bytes) -> None:
-    found = read(body)
-    assert isinstance(found, Refused)
-    assert found.settles
+def test_a_body_that_is_no_json_object_is_refused(body: bytes) -> None:
+    assert isinstance(read(body), Refused)
 
 
 CHOICE: dict[str, Any] = {"prompt": "?", "choices": ["a", "b"], "default": 1, "response_url": "http://h/"}
@@ -123,31 +121,29 @@ VIOLATIONS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("kind", "members", "reason"), VIOLATIONS, ids=lambda item: repr(item)[:50])
-def test_a_message_that_breaks_its_schema_ends_the_call_and_is_not_quoted(
+def test_a_message_that_breaks_its_schema_is_refused_and_not_quoted(
     kind: str, members: dict[str, Any], reason: str
 ) -> None:
-    assert posted(kind, **members) == Refused(reason, settles=True)
+    assert posted(kind, **members) == Refused(reason)
 
 
 @pytest.mark.parametrize(("kind", "members"), [("subscription_event", {"tool_call_id": ID}), ("view_update", {})])
-def test_a_flaw_in_a_message_that_ends_no_call_ends_none(kind: str, members: dict[str, Any]) -> None:
-    found = posted(kind, **members)
-    assert isinstance(found, Refused)
-    assert not found.settles
+def test_a_flaw_in_a_message_that_ends_no_call_is_refused_too(kind: str, members: dict[str, Any]) -> None:
+    assert isinstance(posted(kind, **members), Refused)
 
 
 @pytest.mark.parametrize("null", ["id", "group_id"])
 def test_null_is_no_id_of_another_call(null: str) -> None:
     body = message("tool_result", text="x") | {null: None}
-    assert read(json.dumps(body).encode()) == Refused(f"Expected `str`, got `null` - at `$.{null}`", settles=True)
+    assert read(json.dumps(body).encode()) == Refused(f"Expected `str`, got `null` - at `$.{null}`")
     event = {"type": "subscription_event", "group_id": GROUP, "tool_call_id": None, "text": "x"}
     assert read(json.dumps(event).encode()) == Refused("Expected `str`, got `null` - at `$.tool_call_id`")
 
 
-def test_a_message_without_a_type_about_this_call_ends_it() -> None:
+def test_a_message_without_a_type_is_refused() -> None:
     body = {"group_id": GROUP, "id": ID, "text": "x"}
-    assert read(json.dumps(body).encode()) == Refused("it has no type", settles=True)
-    assert read(json.dumps(body | {"type": 7}).encode()) == Refused("it has no type", settles=True)
+    assert read(json.dumps(body).encode()) == Refused("it has no type")
+    assert read(json.dumps(body | {"type": 7}).encode()) == Refused("it has no type")
 
 
 @pytest.mark.parametrize("kind", ["progress", "error", "TOOL_RESULT", ""])
