@@ -19,7 +19,7 @@ from gateway.batches import answer_batch
 from gateway.calls.execution import CallRequest, with_preferred_timeout
 from gateway.calls.preference import NO_PREFERENCE, Preference, preferred
 from gateway.calls.registry import Calls
-from gateway.calls.status import BROKEN, PREFIX, CallView
+from gateway.calls.status import BROKEN, PREFIX, WITHDRAWN, CallView
 from gateway.catalogue.listing import Lists
 from gateway.challenges import Consents
 from gateway.checks import Checks, checked
@@ -379,6 +379,8 @@ class Pipeline:
         if request.served is not None and request.served.disconnected:
             raise CancelledError  # the server does not cancel the request while a kept call runs
         request.joined = view.joined
+        if terms.request_key is not None and view.status == WITHDRAWN:
+            return WireReply(status=202)  # without an answer, which it is not to have
         accepted = preference.respond_async and view.status is None
         if handover is not None and view.status is None:
             reply = await self._responses.status(view, request, handover.encoder)

@@ -177,7 +177,7 @@ class Endpoint:
             pass
         if reply is not None and reply.is_last and not only_events:
             status = STATUS.get(reply.code or 0, 200) if is_modern else 200
-            return await exchange.answer(status, reply.message)
+            return await exchange.answer(status if reply.message else 202, reply.message)
         await exchange.begin_stream()
         while reply is None or not reply.is_last:
             await exchange.write(b": \n\n" if reply is None else _event(reply.message))
@@ -185,7 +185,7 @@ class Endpoint:
                 reply = await asyncio.wait_for(asked.replies.get(), COMMENT_S)
             except TimeoutError:
                 reply = None
-        return await exchange.write(_event(reply.message), is_last=True)
+        return await exchange.write(_event(reply.message) if reply.message else b"", is_last=True)
 
     async def _listen(self, exchange: _Exchange) -> None:
         _, ready = await self._server.ready()

@@ -61,7 +61,10 @@ _read = msgspec.json.Decoder(_Received).decode
 
 
 class Reply(Struct, frozen=True):
-    """What comes for a request: a notification, or its response, which is the last; `code` is that of an error."""
+    """What comes for a request: a notification, or its response, which is the last; `code` is that of an error.
+
+    A `message` that is empty: there is no response.
+    """
 
     message: bytes
     is_last: bool = False
@@ -135,15 +138,21 @@ class Relay:
         self._program.write(encode(message))
 
     def cancel(self, asked: Asked, reason: str) -> None:
-        """Tells the server that a request is not waited for any more."""
-        if self._forget(asked):
-            self._send("notifications/cancelled", {"requestId": asked.number, "reason": reason})
+        """Ends a request that is not waited for any more, here and at the server."""
+        if self._withdraw(asked, reason):
             asked.fail(CANCELLED, "The request was cancelled.")
 
+    def _withdraw(self, asked: Asked, reason: str) -> bool:
+        """Tells the server that a request is not waited for any more; False if it is over."""
+        is_under_way = self._forget(asked)
+        if is_under_way:
+            self._send("notifications/cancelled", {"requestId": asked.number, "reason": reason})
+        return is_under_way
+
     def cancel_by(self, key: Key, reason: str) -> None:
-        """Cancels the request of that id in that session, if it is under way."""
-        if (asked := self._by_key.get(key)) is not None:
-            self.cancel(asked, reason)
+        """Cancels the request of that id in that session, if it is under way, which then has no response."""
+        if (asked := self._by_key.get(key)) is not None and self._withdraw(asked, reason):
+            asked.replies.put_nowait(Reply(b"", is_last=True))
 
     def cancel_listening(self) -> None:
         """Ends the requests that would last for ever."""

@@ -12,9 +12,19 @@ from gateway.calls.executor import Executor
 from gateway.calls.names import CallNames
 from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.records import CallMetadata, metadata_of
-from gateway.calls.status import CANCELLED, PREFIX, CallView, Consent, status_of, unavailable, view_of, view_of_record
+from gateway.calls.status import (
+    CANCELLED,
+    PREFIX,
+    WITHDRAWN,
+    CallView,
+    Consent,
+    status_of,
+    unavailable,
+    view_of,
+    view_of_record,
+)
 from gateway.errors import ErrorCode, GatewayError
-from gateway.model import JsonObject
+from gateway.model import JsonObject, ToolResult
 from gateway.ports import Caller
 from gateway.state.port import DONE, Record, State, StateUnavailable
 
@@ -125,7 +135,7 @@ class EarlierCalls:
         try:
             record = await self._find_by_request(request_key, caller)
             if record is not None and not record.state.is_over:
-                await self.end(record)
+                await self.end(record, WITHDRAWN)
         except StateUnavailable:
             log.warning("a call could not be cancelled, because the state is away")
 
@@ -155,11 +165,11 @@ class EarlierCalls:
 
     # Both.
 
-    async def end(self, record: Record) -> bool:
+    async def end(self, record: Record, ending: ToolResult = CANCELLED) -> bool:
         """Cancels a call, here and at its tool server; False if it is over by now. Raises StateUnavailable."""
-        is_cancelled = await self._outcomes.settle(record.key, CANCELLED)
+        is_cancelled = await self._outcomes.settle(record.key, ending)
         if is_cancelled:
-            await self._executor.abort(record.key, record.backend, metadata_of(record), CANCELLED)
+            await self._executor.abort(record.key, record.backend, metadata_of(record), ending)
         return is_cancelled
 
     def _is_for(self, record: Record, caller: Caller) -> bool:

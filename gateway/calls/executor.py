@@ -15,7 +15,7 @@ from gateway.calls.execution import CallRequest, Ending, Execution, is_answered
 from gateway.calls.outcomes import OutcomeRecorder, Run
 from gateway.calls.preference import NO_PREFERENCE
 from gateway.calls.records import CallMetadata
-from gateway.calls.status import BROKEN, CANCELLED, OUTLASTED, PREFIX, STOPPED, status_of
+from gateway.calls.status import BROKEN, CANCELLED, OUTLASTED, PREFIX, STOPPED, WITHDRAWN, status_of
 from gateway.errors import GatewayError
 from gateway.model import ToolResult
 from gateway.ports import Backend, DeferredBackend
@@ -190,8 +190,9 @@ class Executor:
     async def _look_at(self, execution: Execution) -> None:
         with suppress(StateUnavailable):  # then it goes on, as if the cancellation had come too late
             record = await self._state.get(execution.key)
-            if status_of(record) == CANCELLED:
-                self._stop(execution.key, CANCELLED)
+            status = status_of(record)
+            if isinstance(status, ToolResult) and status in (CANCELLED, WITHDRAWN):
+                self._stop(execution.key, status)
             elif is_answered(record):
                 self.answered(execution.key)
 

@@ -26,6 +26,7 @@ from gateway.calls.status import (
     NOT_FOUND,
     NOT_KEPT_PACKED,
     PREFIX,
+    WITHDRAWN,
     CallStatus,
     CallView,
     pack_not_kept,
@@ -109,9 +110,11 @@ class Calls:
         self, request: CallRequest
     ) -> CallView:
         """Runs, joins or replays a call; waits for its end as long as its caller does."""
-        started_at = self._loop.time()
+        started_at, begins_anew = self._loop.time(), False
         while True:
             new, metadata = registration(request, self._names)
+            if begins_anew:
+                new = replace(new, rejoins=False)
             try:
                 begun: Begun | None = await self._state.begin(new)
             except StateUnavailable:
@@ -120,6 +123,8 @@ class Calls:
                 break
             if request.request_key is not None and isinstance(begun, Conflict):  # its caller counts from 0 again
                 request = replace(request, terms=replace(request.terms, request_key=None))
+            elif isinstance(begun, Exists) and new.rejoins and _is_to_be_repeated(begun.record):
+                begins_anew = True
             elif isinstance(begun, Exists):
                 joined = await self._join(begun.record, new, metadata, started_at + request.patience_s)
                 if joined is not None:  # else it was taken back by the replica that began it, and may begin again
@@ -131,7 +136,8 @@ class Calls:
         key, served = new.key, request.served
         if begun.found is not None:  # left behind by a replica that died
             key, metadata = begun.found.key, metadata_of(begun.found)
-        backend, rejoins, ends_with_caller = new.backend, new.rejoins, request.ends_with_caller
+        backend, ends_with_caller = new.backend, request.ends_with_caller
+        rejoins = request.request_key is not None
         try:
             ending: CallStatus = await self._executor.execute(key, metadata, request, started_at)
             if ending is None:
@@ -173,6 +179,8 @@ class Calls:
             await mark_delivered(self._state, record, metadata)
         if status is None:
             status = await self._outcomes.wait(record.key, self._executor.seconds_until(deadline))
+        elif status == WITHDRAWN:
+            status = CANCELLED  # before this request came, which wants an answer
         if status is NOT_FOUND:
             return None
         return self._answered(view_of(record.key, metadata, new.backend, status))
@@ -248,6 +256,14 @@ class Calls:
         if waits:
             self._executor.answered(key)
         return waits
+
+
+def _is_to_be_repeated(record: Record) -> bool:
+    """Whether a call has ended in a way that lets the request that began it have another try when it comes again."""
+    status = status_of(record)
+    if isinstance(status, ToolResult):
+        return status.failure is not None and status.failure.can_retry
+    return isinstance(status, GatewayError)
 
 
 def _needs_no_record(request: CallRequest, begun: Begun | None) -> bool:

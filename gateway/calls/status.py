@@ -35,6 +35,8 @@ TOO_LARGE = _failed(
     FailureCode.RESULT_TOO_LARGE,
 )
 CANCELLED = _failed("The call was cancelled; the tool may have run.", FailureCode.CANCELLED, outcome="unknown")
+# By the caller whose request waits for it, and who wants no answer to that any more.
+WITHDRAWN = _failed("Its caller cancelled the call; the tool may have run.", FailureCode.CANCELLED, outcome="unknown")
 OUTLASTED = _failed("The tool took too long, and the gateway stopped waiting; it may have run.", outcome="timeout")
 STOPPED = _failed("The gateway was stopped; the tool may have run.", outcome="unknown")
 BROKEN = _failed("The gateway failed; the tool may have run.", outcome="unknown")

@@ -102,7 +102,7 @@ class McpStream(Struct, frozen=True):
         return event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":%b}' % encode(told))
 
     def last(self, reply: WireReply) -> bytes:
-        return event(reply.body)
+        return event(reply.body) if reply.body else b""  # of a request that was cancelled
 
 
 class McpEncoder(Struct, frozen=True, kw_only=True):

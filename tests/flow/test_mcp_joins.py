@@ -12,7 +12,8 @@ from tests.flow.conftest import Start
 from tests.flow.gateways import config
 from tests.flow.keeping import begun, counted, gated
 from tests.flow.mcp_requests import LEGACY, ask, post, session
-from tests.flow.toolserver import ToolServer, silence
+from tests.flow.toolserver import ToolServer, always, silence
+from tests.streams import http_reply
 
 pytestmark = pytest.mark.anyio
 
@@ -90,6 +91,22 @@ async def test_mcp_37_a_request_that_comes_again_joins_the_one_before_it(caller:
     assert [it["structuredContent"] for it in results] == [{"run": 1, "input": {"n": 1}}] * 4
     assert {it["_meta"][MINE][:3] for it in results} == {"tg-"}
     assert server.executions == 1
+
+
+async def test_mcp_37_a_refusal_or_what_may_be_tried_again_is_not_told_again(
+    caller: Caller, server: ToolServer
+) -> None:
+    began = await session(caller)
+    for refused in (
+        http_reply(422, {"message": "Closed until noon."}),
+        http_reply(400, {"message": "Not now.", "code": "backend_unavailable"}, toolgate_code="backend_unavailable"),
+        server.result({"success": False, "error": {"message": "Full.", "can_retry": True}}),
+    ):
+        server.handler = always(refused)
+        assert [(await ask_in(caller, began, params()))["isError"] for _ in range(2)] == [True, True]
+    assert server.executions == 6
+    server.handler = counted(server)
+    assert [(await ask_in(caller, began, params()))["structuredContent"]["run"] for _ in range(2)] == [7, 7]
 
 
 async def test_mcp_37_another_id_session_type_or_question_is_another_call(caller: Caller, server: ToolServer) -> None:
@@ -174,17 +191,20 @@ async def test_mcp_40_a_cancelled_notification_ends_the_call_of_its_session_alon
 ) -> None:
     server.handler, opened = gated(server)
     first, second = await session(caller), await session(caller)
-    asked = [asyncio.create_task(ask_in(caller, it, params(n), 7)) for n, it in enumerate((first, second))]
+    body = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params(0)}
+    cancelled = asyncio.create_task(post(caller, body, first))
+    other = asyncio.create_task(ask_in(caller, second, params(1), 7))
     await begun(server, 2)
     stray = {"mcp-protocol-version": LEGACY}
     for headers, id_ in ((stray, 7), (first, 8), (first, "7"), (second, 8), (first, 7)):
         body = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id_, "reason": "x"}}
         assert (await post(caller, body, headers)).status_code == 202
-    ended = await asked[0]
-    assert ended["_meta"]["toolgate/error"]["code"] == "cancelled"
+    unanswered = await cancelled  # Spec: 2025-11-25, Cancellation
+    assert (unanswered.status_code, unanswered.content) == (202, b"")
     opened.set()
-    assert (await asked[1])["structuredContent"]["input"] == {"n": 1}
-    assert "isError" in await ask_in(caller, first, params(0), 7)  # it stays so
+    assert (await other)["structuredContent"]["input"] == {"n": 1}
+    again = await ask_in(caller, first, params(0), 7)
+    assert again["_meta"]["toolgate/error"]["code"] == "cancelled"  # it stays so
     assert server.executions == 2
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.bridge.relay import CANCELLED, ENDED, MAX_QUEUED, MAX_WAITING, BusyError
+from gateway.bridge.relay import CANCELLED, ENDED, MAX_QUEUED, MAX_WAITING, BusyError, Reply
 from gateway.dialects.mcp_wire import INTERNAL, NO_METHOD, SUBSCRIPTION_MEMBER
 from tests.unit.bridge.pipes import got, relayed, say
 
@@ -113,7 +113,7 @@ async def test_what_a_server_asks_of_its_client_is_refused_at_once_but_for_a_pin
     ]
 
 
-async def test_a_cancelled_request_is_cancelled_there_under_our_id_and_answered_here() -> None:
+async def test_a_request_that_its_caller_cancels_is_cancelled_there_under_our_id_and_has_no_response() -> None:
     relay, pipe, _ = relayed()
     asked = await relay.ask(7, CALL, None, ("session", b"7"))
     number = pipe.sent[0]["id"]
@@ -124,6 +124,15 @@ async def test_a_cancelled_request_is_cancelled_there_under_our_id_and_answered_
     (told,) = pipe.sent[1:]
     assert told["params"] == {"requestId": number, "reason": "why"}
     say(relay, id=number, result={})
+    assert [asked.replies.get_nowait() for _ in range(asked.replies.qsize())] == [Reply(b"", is_last=True)]
+
+
+async def test_a_request_whose_caller_has_left_is_cancelled_there() -> None:
+    relay, pipe, _ = relayed()
+    asked = await relay.ask(7, CALL, None, ("session", b"7"))
+    for _ in range(2):
+        relay.cancel(asked, "It has left.")
+    assert [message["method"] for message in pipe.sent] == [CALL, "notifications/cancelled"]
     assert got(asked) == failed(7, CANCELLED, "The request was cancelled.")
 
 
