@@ -29,7 +29,10 @@ from gateway.server import main_loop
 from gateway.settings import Config
 from gateway.settings.cautions import warnings
 
-DESCRIPTION = "Reports everything that is wrong with a configuration. Exit code: 0 good, 1 something is down, 2 bad."
+DESCRIPTION = (
+    "Reports everything that is wrong with a configuration. "
+    "Exit code: 0 good, 1 something is down or has a problem, 2 bad."
+)
 
 FEW = 20  # tools, of which anybody sees which are the largest
 MAX_LARGEST = 10  # tools that are named as the largest
@@ -41,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--live",
         action="store_true",
-        help="connect to Redis, the authorization service and every tool server, and list the tools",
+        help="connect to Redis, the authorization service, issuers and every tool server, and list the tools",
     )
     parser.add_argument(
         "--operations",
@@ -84,13 +87,19 @@ def run(arguments: argparse.Namespace) -> int:
         _report(config, found, live=arguments.live)
     if arguments.strict and (found["warnings"] or found.get("remarks")):
         return USAGE
+    return FAILED if _has_failed(found, live=arguments.live) else OK
+
+
+def _has_failed(found: JsonObject, *, live: bool) -> bool:
+    """Whether something is down, or `--live` has found a problem; who only chooses operations knows of those."""
     asked = [
         found.get("state"),
         found.get("authorization"),
         found.get("telemetry"),
+        *found.get("issuers", {}).values(),
         *found.get("backends", {}).values(),
     ]
-    return OK if all(one is None or one["up"] for one in asked) else FAILED
+    return not all(one is None or one["up"] for one in asked) or (live and bool(found["remarks"]))
 
 
 def _hint(path: Path) -> list[str]:
@@ -115,6 +124,8 @@ def _report(config: Config, found: JsonObject, *, live: bool) -> None:
         decides = "allows" if service["allowed"] else "denies"
         about_it = f"{decides} a call that nobody makes, {service['latency_ms']:.0f} ms" if service["up"] else "DOWN"
         say(f"authorization: {service['service']} ({about_it})")
+    for name, issuer in found["issuers"].items():
+        say(f"issuer: {name} ({count(issuer['keys'], 'key')})" if issuer["up"] else f"issuer: {name} (DOWN)")
     if (collector := found["telemetry"]) is not None:
         say(f"telemetry: {collector['url']}" + ("" if collector["up"] else " (DOWN)"))
     about = Counter(remark.backend for remark in remarks)

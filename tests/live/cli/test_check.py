@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterator
@@ -9,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.openid import openid_provider
 from tests.support.redis_server import RedisServer
-from tests.support.terminal import entered, tool_server
+from tests.support.terminal import Done, entered, tool_server
 
 CONFIG = """
 auth: {api_keys: [{id: one, hash: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}]}
@@ -255,3 +257,45 @@ def test_live_is_good_when_all_is_up(tmp_path: Path, office: str) -> None:
         "report": None,
     }
     assert {tool["id"] for tool in found["tools"]} >= {"Calculator.Add@1.0.0", "Text.Echo@1.0.0"}
+
+
+ISSUER = """
+auth: {{jwt: [{{issuer: "{issuer}", discovery: true, algorithms: [RS256], audience: [toolgate]}}]}}
+backends: {{a: {{protocol: otc, url: "{office}"}}}}
+routes: [{{tools: "*", backend: a}}]
+"""
+
+
+def test_live_fails_when_an_issuer_is_down_and_says_which(tmp_path: Path, office: str) -> None:
+    """The tool server is none, and answers with 404; nothing else is wrong."""
+    file = write(tmp_path, ISSUER.format(issuer=office, office=office))
+    done = entered("check", file, "--live")
+    assert done.returncode == 1
+    assert f"issuer: {office} (DOWN)\n" in done.stdout
+    assert f"1 problem:\n  auth: the keys of {office} cannot be fetched: status 404\n" in done.stdout
+    found = json.loads(entered("check", file, "--live", "--json").stdout)
+    assert [remark["kind"] for remark in found["remarks"]] == ["issuer_down"]
+
+
+def test_live_names_an_issuer_that_is_another_beside_the_one_that_was_meant(tmp_path: Path, office: str) -> None:
+    async def checked() -> tuple[str, Done]:
+        async with openid_provider() as provider:
+            provider.metadata = {"issuer": "https://login.example/realm"}
+            file = write(tmp_path, ISSUER.format(issuer=provider.url, office=office))
+            return provider.url, await asyncio.to_thread(entered, "check", file, "--live")
+
+    issuer, done = asyncio.run(checked())
+    assert done.returncode == 1
+    said = f"its discovery document is that of https://login.example/realm, not of {issuer}\n"
+    assert f"the keys of {issuer} cannot be fetched: {said}" in done.stdout
+
+
+def test_live_fails_when_there_is_a_problem_though_all_is_up(tmp_path: Path, office: str) -> None:
+    text = (
+        f'auth: none\nbackends: {{a: {{protocol: otc, url: "{office}"}}}}\nroutes: [{{tools: "Txt.*", backend: a}}]\n'
+    )
+    file = write(tmp_path, text)
+    done = entered("check", file, "--live")
+    assert (done.returncode, "(Txt.*) publishes nothing: it matches no tool" in done.stdout) == (1, True)
+    assert entered("check", file).returncode == 0
+    assert entered("check", file, "--operations").returncode == 0
