@@ -23,6 +23,7 @@ from gateway.errors import unavailable
 from gateway.jsontext import encode
 from gateway.model import Invocation, Listing, ToolResult
 from gateway.openapi.codec import plan_of
+from gateway.openapi.paths import written
 from gateway.openapi.tools import decoder, read_operations
 from gateway.ports import Backend
 from gateway.settings.openapi import OpenApiBackendSettings
@@ -86,7 +87,8 @@ class OpenApiBackend:
 
     async def _send(self, lease: Lease[Server], request: WireRequest, invocation: Invocation, deadline: float) -> Reply:
         """Sends a call, and follows where a redirect leads it. Raises TransportError."""
-        own, server = self._credentials.own(plan_of(invocation).access), lease.replica.target
+        plan, server = plan_of(invocation), lease.replica.target
+        own = self._credentials.own(plan.access)
         send = partial(self._send_to, server, own, request, invocation, deadline)
         target = server.target(request.path)
         try:
@@ -98,14 +100,18 @@ class OpenApiBackend:
         if isinstance(request, Deletion) and request.broken_off:
             return SecondReply(reply.status, reply.headers, reply.body)
         if reply.status >= 300 and request.method in SAFE and not request.body:
-            return await self._follow(reply, target, server, self._calls.in_query(invocation), send)
+            base_path = server.base_path + written(plan.prefix)
+            return await self._follow(
+                reply, target, server.pool.origin, base_path, self._calls.in_query(invocation), send
+            )
         return reply
 
     async def _follow(
         self,
         reply: Reply,
         target: bytes,
-        server: Server,
+        origin: Origin,
+        base_path: str,
         parts: Sequence[str],
         send: Callable[[bytes], Awaitable[Reply]],
     ) -> Reply:
@@ -114,7 +120,7 @@ class OpenApiBackend:
         `parts` are the credentials in the query, which no server has to repeat.
         """
         for _ in range(MAX_HOPS):
-            found = redirected(reply, server.pool.origin, target, server.base_path)
+            found = redirected(reply, origin, target, base_path)
             if found is None:
                 break
             target = with_query(found.decode("ascii"), parts).encode("ascii") if parts else found

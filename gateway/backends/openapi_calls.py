@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from gateway.backends.openapi_credentials import OpenApiCredentials
+from gateway.backends.openapi_masking import masked
 from gateway.backends.openapi_mismatch import MismatchWarnings
 from gateway.model import Invocation, Json, ToolResult
 from gateway.openapi.codec import OpenApiCodec, plan_of
@@ -16,7 +17,6 @@ from gateway.wire import Answer, Headers, WireReply, WireRequest
 
 GONE = (404, 410)
 CREATED = (201, 202)  # answers whose Location is shown
-MASK = b"***"
 MAY_BE_DONE = (
     "The service did not find it. An earlier request of this call lost its connection and may have deleted it."
 )
@@ -69,16 +69,10 @@ class OpenApiCalls(OpenApiCodec):
         """A reply without what of our own credentials the service repeats in it, as in links to itself."""
         plan, status = plan_of(invocation), reply.status
         is_success = status < 300
-        body = _without(reply.body, self._credentials.long_secrets) if is_success else reply.body
-        if is_success and status not in CREATED and plan.method != "HEAD" and not plan.answers.headers:
-            return reply if body is reply.body else WireReply(status=status, headers=reply.headers, body=body)
+        if is_success:
+            body = masked(reply.body, self._credentials.long_secrets(invocation, plan.access))
+            if status not in CREATED and plan.method != "HEAD" and not plan.answers.headers:
+                return reply if body is reply.body else WireReply(status=status, headers=reply.headers, body=body)
         secrets = self._credentials.secrets(invocation, plan.access)
-        headers: Headers = tuple((name, _without(value, secrets)) for name, value in reply.headers)
-        return WireReply(status=status, headers=headers, body=body if is_success else _without(body, secrets))
-
-
-def _without(text: bytes, secrets: Sequence[bytes]) -> bytes:
-    for secret in secrets:
-        if secret in text:
-            text = text.replace(secret, MASK)
-    return text
+        headers: Headers = tuple((name, masked(value, secrets)) for name, value in reply.headers)
+        return WireReply(status=status, headers=headers, body=body if is_success else masked(reply.body, secrets))

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from gateway.backends.credentials import Credentials, Minted
 from gateway.backends.oauth import ClientCredentials
+from gateway.backends.openapi_masking import COOKIE_OCTETS, forms_of
 from gateway.backends.server import USER_AGENT
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import CallContext, Invocation
@@ -35,7 +36,6 @@ UNCOMPRESSED = (b"accept-encoding", b"identity")  # else any coding will do (RFC
 COOKIE = b"cookie"
 AUTHORIZATION = b"authorization"
 SENDABLE = re.compile(r"[\x20-\x7e]+")  # of a lent token in a header: no end of a line, and no letters beyond ASCII
-COOKIE_OCTETS = "!#$%&'()*+-./:<=>?@[]^_`{|}~"  # RFC 6265, section 4.1.1, beside letters and digits
 SHORTEST_SECRET = 8  # characters; shorter ones may stand in any text by chance
 LONG_SECRET = 16  # characters; a shorter one may be a word that stands in a result
 MAX_OWN = 1024  # sets of credentials that are kept as they are sent; most documents have one or two
@@ -94,8 +94,7 @@ class OpenApiCredentials:
             self._sources = {name: _source(backend, one) for name, one in settings.items()}
         self._own: dict[tuple[tuple[str, ...] | None, tuple[Key, ...]], OwnCredentials] = {}
         self._secrets = tuple(secret for one in settings.values() for secret in _secrets(one))
-        # Numbers stay: in JSON nothing else could stand in their place.
-        self.long_secrets = tuple(one for one in self._secrets if len(one) >= LONG_SECRET and not one.isdigit())
+        self._long_secrets = tuple(filter(_is_long, self._secrets))
 
     def own(self, access: Access) -> OwnCredentials:
         """What the gateway sends of its own."""
@@ -139,10 +138,25 @@ class OpenApiCredentials:
 
     def secrets(self, invocation: Invocation, access: Access) -> Sequence[bytes]:
         """The credentials of a call, which must not come back in an answer, in every form in which they are sent."""
-        tokens = [value.rpartition(b" ")[2] for _, value in self.own(access).token(invocation.principal)]
+        more = self._of_call(invocation, access)
+        return [one for one in (*self._secrets, *more) if len(one) >= SHORTEST_SECRET]
+
+    def long_secrets(self, invocation: Invocation, access: Access) -> Sequence[bytes]:
+        """Those that stand in no result by chance."""
+        more = self._of_call(invocation, access)
+        return (*self._long_secrets, *filter(_is_long, more)) if more else self._long_secrets
+
+    def _of_call(self, invocation: Invocation, access: Access) -> Sequence[bytes]:
+        """The tokens and secrets that are those of a call alone."""
+        tokens = [
+            value.rpartition(b" ")[2].decode("latin-1") for _, value in self.own(access).token(invocation.principal)
+        ]
         context = invocation.context  # what callers supply is not for models, and some of the secrets are the route's
-        lent = [value.encode() for value in (*context.secrets.values(), *context.tokens.values())]
-        return [one for one in (*self._secrets, *tokens, *lent) if len(one) >= SHORTEST_SECRET]
+        if not (tokens or context.secrets or context.tokens):
+            return ()
+        return [
+            form for one in (*tokens, *context.secrets.values(), *context.tokens.values()) for form in forms_of(one)
+        ]
 
     async def aclose(self) -> None:
         """Stops asking for tokens."""
@@ -180,17 +194,19 @@ def _secrets(auth: OneCredential) -> Sequence[bytes]:
     """A fixed credential in every form in which it is sent."""
     match auth:
         case BearerAuthSettings(bearer=token):
-            forms = [token.get_secret_value()]
+            return forms_of(token.get_secret_value())
         case BasicAuthSettings(basic=login):
-            forms = [login.password.get_secret_value(), _pair(login)]
+            return [*forms_of(login.password.get_secret_value()), *forms_of(_pair(login))]
         case HeaderAuthSettings(header=own):
-            forms = [own.value.get_secret_value()]
+            return forms_of(own.value.get_secret_value())
         case PlacedKeyAuthSettings(api_key=key):
-            secret = key.value.get_secret_value()
-            forms = [secret, quote(secret, safe=""), quote(secret, safe=COOKIE_OCTETS)]
-        case _:
-            forms = []
-    return [form.encode() for form in dict.fromkeys(forms)]
+            return forms_of(key.value.get_secret_value())
+    return ()
+
+
+def _is_long(secret: bytes) -> bool:
+    """Whether a secret stands in no result by chance. Numbers stay: in JSON nothing could stand in their place."""
+    return len(secret) >= LONG_SECRET and not secret.isdigit()
 
 
 def _lent(lent: Sequence[Lent], context: CallContext) -> PlacedCredentials:

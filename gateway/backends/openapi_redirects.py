@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from gateway.backends.server import path_and_query
+from gateway.openapi.paths import check
+from gateway.openapi.serialise import UnsendableError
 from gateway.transport import Origin, Reply
 
 MOVED = frozenset((301, 302, 303, 307, 308))  # 300 offers a choice, 304 is none, 305 names a proxy (RFC 9110, 15.4)
 MAX_HOPS = 3
 MAX_LOCATION = 8192  # bytes
-DECODINGS = 3  # a server may decode once, and a proxy in front of it
 
 
 def redirected(reply: Reply, origin: Origin, target: bytes, base_path: str = "") -> bytes | None:
@@ -28,11 +29,12 @@ def redirected(reply: Reply, origin: Origin, target: bytes, base_path: str = "")
 
 
 def _is_below(base_path: str, path: str) -> bool:
-    """Whether a path stays below another one, however often its segments are decoded."""
+    """Whether a path stays below another one, however servers read its segments: as they do those of arguments."""
     if path != base_path and not path.startswith(base_path + "/"):
         return False
-    for _ in range(DECODINGS):
-        path = unquote(path)
-        if "\\" in path or not {".", ".."}.isdisjoint(path.split("/")):
-            return False
+    try:
+        for segment in filter(None, path[len(base_path) :].split("/")):
+            check(segment, may_hold_slash=True)
+    except UnsendableError:
+        return False
     return True

@@ -13,7 +13,7 @@ from gateway.openapi.errors import OperationError
 from gateway.openapi.keywords import texts_of
 from gateway.openapi.operations import Operation
 from gateway.openapi.paths import PLACEHOLDER
-from gateway.openapi.plan import Style, Where
+from gateway.openapi.plan import METHOD_FIELD, Style, Where
 from gateway.openapi.schemas import Converter
 from gateway.wire import is_token
 
@@ -41,6 +41,36 @@ OURS = frozenset(
     | {"traceparent", "tracestate", "upgrade", "user-agent", "via"}
 )
 OUR_PREFIXES = ("proxy-", "sec-", "x-forwarded-")
+# Headers by which servers, and proxies before them, take a request for another method, path, host or address: only the
+# operator may set one.
+OVERRIDES = frozenset(
+    {"x-http-method-override", "x-http-method", "x-method-override", "http-method-override", "x-method"}
+    | {"x-original-url", "x-original-uri", "x-original-path", "x-original-method", "x-original-host", "x-rewrite-url"}
+    | {"x-rewrite-uri", "x-request-uri", "x-request-url", "x-url-scheme", "x-proxy-url", "x-http-destinationurl"}
+    | {
+        "x-accel-redirect",
+        "x-accel-internal",
+        "x-sendfile",
+        "x-host",
+        "x-http-host",
+        "x-http-host-override",
+        "base-url",
+    }
+    | {"x-real-ip", "real-ip", "client-ip", "x-client-ip", "true-client-ip", "x-true-client-ip", "x-cluster-client-ip"}
+    | {"cf-connecting-ip", "cf-connecting-ipv6", "cf-pseudo-ipv4", "fastly-client-ip", "fly-client-ip", "x-remote-ip"}
+    | {
+        "x-remote-addr",
+        "remote-addr",
+        "x-remote-host",
+        "x-originating-ip",
+        "x-proxyuser-ip",
+        "x-custom-ip-authorization",
+    }
+    | {"x-azure-clientip", "x-azure-socketip", "x-appengine-user-ip", "x-nf-client-connection-ip", "x-vercel-ip"}
+    | {"x-forwarded", "x-forward-for", "x-forwarder-for", "forwarded-for", "forwarded-for-ip"}
+    | {"x-source-ip", "x-scheme", "x-envoy-original-path", "x-envoy-original-host", "x-envoy-external-address"}
+    | {"x-remote-user", "remote-user", "x-authenticated-user", "x-ssl-client-cert", "x-ssl-client-verify"}
+)
 
 
 class Argument(Struct, frozen=True, kw_only=True):
@@ -63,19 +93,26 @@ class Argument(Struct, frozen=True, kw_only=True):
 
 
 def arguments_of(
-    operation: Operation, converter: Converter, excluded: Collection[tuple[str, str]], warnings: list[str]
+    operation: Operation,
+    converter: Converter,
+    excluded: Collection[tuple[str, str]],
+    warnings: list[str],
+    given: Collection[str] = (),
 ) -> list[Argument]:
     """The parameters of an operation in the order of their arguments. Raises OperationError.
 
-    `excluded` are pairs of a place and a name, in lower case if it is that of a header: no argument goes there.
+    `excluded` are pairs of a place and a name, in lower case if it is that of a header: no argument goes there. `given`
+    are the names of those of which the operator speaks.
     """
     found: list[tuple[Where, JsonObject]] = []
     for node in operation.parameters:
         where: Where = node["in"]
-        if not _is_ours(where, node["name"], excluded):
+        if not _is_ours(where, node["name"], excluded, given):
             found.append((where, node))
         elif node["name"].lower() == KEY_HEADER and (where, KEY_HEADER) not in excluded:
             warnings.append("It takes an Idempotency-Key, which is sent if 'idempotency_key' is set.")
+        elif _overrides(where, node["name"]):
+            warnings.append(f"Only the operator can give {node['name'][:64]}, which makes a request mean another one.")
     placeholders = dict.fromkeys(PLACEHOLDER.findall(operation.template))
     found = [(where, node) for where, node in found if _has_place(where, node["name"], placeholders, warnings)]
     for name in placeholders:
@@ -117,11 +154,23 @@ def _with_digest(name: str) -> str:
     return f"{_FOREIGN.sub('_', name).strip('_')[:55]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def _is_ours(where: str, name: str, excluded: Collection[tuple[str, str]]) -> bool:
+def _is_ours(where: str, name: str, excluded: Collection[tuple[str, str]], given: Collection[str]) -> bool:
+    """Whether no caller may set a parameter; one that makes a request mean another may be `given`."""
     if where != "header":
-        return (where, name) in excluded
-    name = name.lower()
-    return name in OURS or name.startswith(OUR_PREFIXES) or (where, name) in excluded
+        return (where, name) in excluded or (_overrides(where, name) and name not in given)
+    plain = _plain(name)
+    if plain in OURS or plain.startswith(OUR_PREFIXES) or (where, name.lower()) in excluded:
+        return True
+    return _overrides(where, name) and name not in given
+
+
+def _overrides(where: str, name: str) -> bool:
+    return _plain(name) in OVERRIDES if where == "header" else name.lower() == METHOD_FIELD and where == "query"
+
+
+def _plain(header: str) -> str:
+    """The name of a header as servers tell headers apart: for many of them `_` is the same as `-`."""
+    return header.lower().replace("_", "-")
 
 
 def _has_place(where: Where, name: str, placeholders: Collection[str], warnings: list[str]) -> bool:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import binascii
 import hashlib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 from msgspec import Raw
 
 from gateway import jsontext
 from gateway.model import Json, JsonObject
 from gateway.openapi import media
+from gateway.openapi.guarded import with_fixed
 from gateway.openapi.plan import BodyKind, BodyPlan, Field, Parameter
 from gateway.openapi.serialise import CONTAINERS, Encode, UnsendableError, encoder, query_text, scalar
 
@@ -29,10 +30,10 @@ Body = tuple[str, bytes]  # its Content-Type, and itself
 
 def encode_body(plan: BodyPlan, value: Json) -> Body:
     """Encodes the argument `body`; JSON of very many values (`Raw`) goes on as it is. Raises UnsendableError."""
-    if type(value) is Raw and (plan.fixed or plan.kind != "json"):
+    if type(value) is Raw and (plan.fixed or plan.hidden or plan.kind != "json"):
         value = narrow(value)
-    for pointer, fixed in plan.fixed.items():
-        value = _with_fixed(value, jsontext.split_pointer(pointer), fixed)
+    if plan.fixed or plan.hidden:
+        value = with_fixed(plan, value)
     return _ENCODERS[plan.kind](plan, value)
 
 
@@ -46,21 +47,6 @@ def narrow(text: Raw) -> Json:
     if is_wide:
         raise UnsendableError("holds too many values to be sent here")
     return jsontext.decode(document)
-
-
-def _with_fixed(value: Json, tokens: Sequence[str], fixed: Json) -> Json:
-    """The value with another at a JSON Pointer, whose missing objects are made; what is given stays as it is."""
-    if not tokens:
-        return fixed
-    token, *rest = tokens
-    if isinstance(value, list):
-        if not token.isdecimal() or int(token) >= len(value):
-            raise UnsendableError("lacks the item whose value is fixed")
-        return [_with_fixed(item, rest, fixed) if at == int(token) else item for at, item in enumerate(value)]
-    if value is not None and not isinstance(value, dict):
-        raise UnsendableError("is no object where a member's value is fixed")
-    members = value or {}
-    return {**members, token: _with_fixed(members.get(token), rest, fixed)}
 
 
 def _encode_json(plan: BodyPlan, value: Json) -> Body:

@@ -11,10 +11,11 @@ from gateway.model import Json, JsonObject
 from gateway.openapi.arguments import BODY, Argument, arguments_of
 from gateway.openapi.definitions import Needed
 from gateway.openapi.errors import OperationError
-from gateway.openapi.members import POINTER, requires_members, taken_out
+from gateway.openapi.guarded import FORMS
+from gateway.openapi.members import POINTER, has_member, requires_members, taken_out
 from gateway.openapi.operations import Operation
 from gateway.openapi.payloads import payload_of
-from gateway.openapi.plan import BodyPlan, Parameter
+from gateway.openapi.plan import METHOD_FIELD, BodyPlan, Parameter
 from gateway.openapi.schemas import Converter
 from gateway.openapi.terms import Terms, ToolTerms
 from gateway.openapi.texts import harmless
@@ -62,7 +63,8 @@ def _input_of(
     if terms.key_header:
         excluded = {*excluded, ("header", terms.key_header.lower())}
     warnings: list[str] = []
-    arguments = arguments_of(operation, converter, excluded, warnings)
+    given_names = {*terms.arguments, *tool_terms.arguments, *tool_terms.hide}
+    arguments = arguments_of(operation, converter, excluded, warnings, given_names)
     _check_known(arguments, operation, tool_terms)
     given = _fixed(arguments, terms.arguments) | _fixed(arguments, tool_terms.arguments)
     fixed = dict.fromkeys(_hidden(arguments, given, tool_terms)) | given  # null is not sent
@@ -181,7 +183,9 @@ def _body(
         return None
     if operation.method in USUALLY_WITHOUT_BODY:
         warnings.append(f"It takes a body with {operation.method}, which some servers and proxies drop.")
-    schema, fixed = taken_out(payload.schema, converter, terms, tool_terms)
+    schema, fixed, hidden = taken_out(payload.schema, converter, terms, tool_terms)
+    if payload.kind in FORMS and not has_member(payload.schema, METHOD_FIELD, converter):
+        hidden += (f"/{METHOD_FIELD}",)
     if "" not in fixed:
         converted = converter.convert(schema, payload.direction, needed)
         description = operation.body.get("description")
@@ -189,7 +193,12 @@ def _body(
         if is_required and not (fixed and not requires_members(schema, converter)):
             required.append(BODY)
     return BodyPlan(
-        kind=payload.kind, media_type=payload.media_type, required=is_required, fields=payload.fields, fixed=fixed
+        kind=payload.kind,
+        media_type=payload.media_type,
+        required=is_required,
+        fields=payload.fields,
+        fixed=fixed,
+        hidden=hidden,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from gateway.jsontext import split_pointer
 from gateway.model import Json, JsonObject
@@ -17,23 +18,43 @@ POINTER = f"/{BODY}/"  # begins the JSON Pointer to a member of the body
 _IN_PLACE = ("allOf", "anyOf", "oneOf")
 
 
-def taken_out(schema: Json, converter: Converter, terms: Terms, tool_terms: ToolTerms) -> tuple[Json, dict[str, Json]]:
-    """The schema of a body without members of which the operator speaks, and their values by JSON Pointer.
+class Taken(NamedTuple):
+    """The schema of a body without members of which the operator speaks.
+
+    `fixed` are the values of some by JSON Pointer, `hidden` the pointers of the others.
+    """
+
+    schema: Json
+    fixed: dict[str, Json]
+    hidden: tuple[str, ...] = ()
+
+
+def taken_out(schema: Json, converter: Converter, terms: Terms, tool_terms: ToolTerms) -> Taken:
+    """Takes members out of a body.
 
     What is said for all operations is for those whose body has such a member. Raises OperationError for terms that the
     body does not fit.
     """
     if BODY in tool_terms.arguments:
-        return schema, {"": tool_terms.arguments[BODY]}
+        return Taken(schema, {"": tool_terms.arguments[BODY]})
     values = {name: value for name, value in terms.arguments.items() if name.startswith(POINTER)}
     values = {name: value for name, value in values.items() if _is_declared(schema, _tokens(name), converter)}
     values |= {name: value for name, value in tool_terms.arguments.items() if name.startswith(POINTER)}
     for name in values:
         schema = _taken(schema, _tokens(name), converter)
-    for name in tool_terms.hide:
-        if name.startswith(POINTER) and name not in values:
-            schema = _taken(schema, _tokens(name), converter, is_hidden=True)
-    return schema, {name.removeprefix(f"/{BODY}"): value for name, value in values.items()}
+    hidden = [name for name in tool_terms.hide if name.startswith(POINTER) and name not in values]
+    for name in hidden:
+        schema = _taken(schema, _tokens(name), converter, is_hidden=True)
+    return Taken(schema, {_below(name): value for name, value in values.items()}, tuple(map(_below, hidden)))
+
+
+def has_member(schema: Json, name: str, converter: Converter) -> bool:
+    """Whether an object is described as one that may have a member of that name."""
+    return name in _members(schema, converter)
+
+
+def _below(pointer: str) -> str:
+    return pointer.removeprefix(f"/{BODY}")
 
 
 def requires_members(schema: Json, converter: Converter) -> bool:

@@ -44,6 +44,11 @@ def read_template(template: str) -> tuple[str, tuple[Segment, ...]]:
     return "/".join(frames), tuple(segments)
 
 
+def written(path: str) -> str:
+    """A path without placeholders as it is sent."""
+    return _encoded(path)
+
+
 def is_harmless(segment: str) -> bool:
     """Whether a segment means the same to every server, as nearly all do."""
     return segment not in ("", *DOTS) and "%" not in segment and ";" not in segment

@@ -10,6 +10,7 @@ from msgspec import UNSET, Struct, UnsetType
 from gateway.model import Json, ToolDefinition
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "query")  # `trace` is never a tool
+METHOD_FIELD = "_method"  # in a query or a form: frameworks take a POST with it for another method
 Where = Literal["path", "query", "querystring", "header", "cookie"]
 Style = Literal[
     "simple", "label", "matrix", "form", "spaceDelimited", "pipeDelimited", "deepObject", "cookie"
@@ -54,7 +55,8 @@ class Field(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class BodyPlan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The body of a request, which is the argument `body`. `media_type` is sent exactly as it stands.
 
-    `fields` are those with rules of their own. `fixed` are the operator's values by JSON Pointer below the body.
+    `fields` are those with rules of their own. `fixed` are the operator's values by JSON Pointer below the body; at
+    those of `hidden` there is no member.
     """
 
     kind: BodyKind
@@ -62,6 +64,7 @@ class BodyPlan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     required: bool = False
     fields: Mapping[str, Field] = {}
     fixed: Mapping[str, Json] = {}
+    hidden: tuple[str, ...] = ()
 
 
 class Lent(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -111,12 +114,15 @@ class AnswerPlan(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An operation as it is called. `path` is its template below the backend's URL, with the prefix of its server.
 
+    `prefix` is that alone: no redirect leads out of it.
+
     `can_repeat`: what its method promises, or an idempotency key: sending it twice does as much as once.
     `key_header` is the header of that key, which is sent as a quoted string (`key_quoted`) or bare.
     """
 
     method: str
     path: str
+    prefix: str = ""
     parameters: tuple[Parameter, ...] = ()
     body: BodyPlan | None = None
     accept: str = "application/json, */*;q=0.1"

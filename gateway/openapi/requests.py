@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import NamedTuple
@@ -14,7 +15,7 @@ from gateway.errors import ErrorCode, GatewayError
 from gateway.model import Arguments, Json
 from gateway.openapi import paths
 from gateway.openapi.bodies import Body, encode_body, form_text, narrow
-from gateway.openapi.plan import BodyPlan, Parameter, Plan, Where
+from gateway.openapi.plan import METHOD_FIELD, BodyPlan, Parameter, Plan, Where
 from gateway.openapi.serialise import UnsendableError, content, cookie_text, encoded, header_text, path_text, query_text
 from gateway.wire import WireRequest
 
@@ -23,6 +24,7 @@ BODY = "body"  # the argument
 MAX_HEAD_BYTES = 16 * 1024
 TOO_LONG = "is too long to be sent in a path, a query or a header"
 
+_FIRST = re.compile(r"[\[.\x00]")
 _members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 Header = tuple[bytes, bytes]
@@ -118,9 +120,9 @@ def _check_names(plan: Plan, parameter: Parameter, members: Mapping[str, Json]) 
     if not (_is_form(parameter) if where == "querystring" else is_exploded):
         return
     others = (other.name for other in plan.parameters if other.where == where and other is not parameter)
-    taken = {name.casefold() for name in (*others, *plan.access.key_names)}
-    # In brackets stand members, whose parent some servers would replace.
-    if any(name.partition("[")[0].casefold() in taken for name in members):
+    taken = {name.casefold() for name in (*others, *plan.access.key_names, METHOD_FIELD)}
+    # In brackets, and behind dots, stand members, whose parent some servers would replace.
+    if any(_FIRST.split(name, 1)[0].strip().casefold() in taken for name in members):
         raise UnsendableError("has a member with the name of another parameter")
 
 

@@ -190,6 +190,7 @@ class _Maker:
         plan = Plan(
             method=operation.method,
             path=operation.prefix + operation.template,
+            prefix=operation.prefix,
             parameters=taking.parameters,
             body=taking.body,
             accept=giving.accept,

@@ -7,9 +7,11 @@ from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from gzip import compress
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from msgspec import Raw
+from msgspec.structs import replace
 
 from gateway.admission import BreakerRules
 from gateway.backends.exchange import HttpExchange
@@ -17,11 +19,12 @@ from gateway.errors import GatewayError
 from gateway.jsontext import encode
 from gateway.offload import Checker
 from gateway.openapi.codec import OpenApiCodec
+from gateway.openapi.plan import AnswerPlan
 from gateway.wire import WireReply, WireRequest
-from tests.streams import accepting, read_request
+from tests.streams import Request, accepting, read_request
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.facing import reply
-from tests.unit.backends.openapi_facing import GET, calling, facing
+from tests.unit.backends.openapi_facing import GET, calling, facing, lending
 from tests.unit.backends.openapi_facing import api as served
 from tests.unit.openapi.calling import called, operation
 
@@ -145,6 +148,40 @@ async def test_openapi_55_a_service_that_links_to_itself_with_our_key_does_not_s
             assert reading.text == encode(wide).replace(key.encode(), b"***")
         async with facing(server, auth={"basic": {"user": "u", "password": word}}) as backend:
             assert (await backend.call(calling(GET))).value == body  # a word, which may be part of a result
+
+
+ISSUED = {"access_token": "issued+token/of=the-server", "expires_in": 3600}
+
+
+@pytest.mark.parametrize("status", [200, 201, 206, 400])
+async def test_openapi_55_tokens_that_are_made_or_issued_are_not_shown(status: int) -> None:
+    def answer(request: Request) -> bytes:
+        if request.target == "/token":
+            return reply(200, ISSUED)
+        token = (request.header("authorization") or "").removeprefix("Bearer ")
+        escaped = token.replace("/", "\\/").replace("+", "\\u002b")
+        body = f'{{"message": "Hello {token}", "again": "{escaped}"}}'.encode()
+        return reply(status, body, content_type="application/json", location=f"/a?token={quote(token, safe='')}")
+
+    async with served(answer) as server:
+        for auth in (
+            {"jwt": {"secret": "s" * 32}},
+            {"oauth": {"token_url": f"{server.url}/token", "client_id": "c", "client_secret": "s"}},
+        ):
+            async with facing(server, auth=auth) as backend:
+                result = await backend.call(calling(replace(GET, answers=AnswerPlan(headers=("location",)))))
+                told = encode([result.value, str(result.failure)]).decode()
+                assert "Hello ***" in told
+                sent = server.requests[-1].header("authorization") or ""
+                assert sent.startswith("Bearer ")
+                assert not any(part in told for part in (sent[7:30], sent[-12:], "issued", "of=the-server", "%2Bt"))
+
+
+async def test_openapi_55_what_callers_or_the_route_lend_is_not_shown() -> None:
+    lent = "secret-of-the-route/0123"
+    async with served(lambda request: reply(200, {"echo": lent})) as server, facing(server) as backend:
+        result = await backend.call(calling(GET, context=lending(KEY=lent)))
+    assert result.value == {"echo": "***"}
 
 
 async def test_openapi_t15_a_204_has_no_body_whatever_its_length_says() -> None:

@@ -245,6 +245,17 @@ async def test_openapi_46_no_other_server_is_asked_and_nothing_that_acts_is_sent
         assert (other.requests, len(server.requests)) == ([], len(places) + 4)
 
 
+async def test_openapi_46_redirects_stay_below_the_path_of_the_operations_server() -> None:
+    plan = replace(GET, path="/v1/é/things", prefix="/v1/é")
+    async with api() as server, facing(server, "/api", auth={"bearer": "t0k"}) as backend:
+        for place in ("/api/admin", "/api/v1/things", "/api/v1/%C3%A9/..;/admin", "/v1/%C3%A9/b"):
+            server.answer = lambda request, place=place: http_reply(302, b"", location=place)  # type: ignore[misc]
+            assert (await backend.call(calling(plan))).failure is not None
+        assert server.targets == ["/api/v1/%C3%A9/things"] * 4
+        server.answer = moving("/api/v1/%C3%A9/things", "/api/v1/%C3%A9/b")
+        assert (await backend.call(calling(plan))).value == {"ok": True}
+
+
 async def test_a_key_in_the_query_goes_along_and_once() -> None:
     def answer(request: Request) -> bytes:
         if request.target.startswith("/things"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import UNSET
 
 from gateway.openapi.errors import OperationError
 from gateway.openapi.inputs import Input
@@ -140,6 +141,37 @@ def test_openapi_27_headers_that_are_not_the_callers() -> None:
     assert wired(found)["key"] == ("cookie", "key")
     assert found.not_inferrable == ("X-Own",)
     assert found.warnings == ()
+
+
+OVERRIDING = [
+    "X-HTTP-Method-Override",
+    "X-Original-URL",
+    "x-rewrite-url",
+    "X_Real_IP",
+    "True-Client-IP",
+    "X-HTTP-Method",
+]
+
+
+def test_headers_that_make_a_request_mean_another_are_the_operators() -> None:
+    listed = [parameter(name, "header", required=True) for name in OVERRIDING] + [parameter("_method")]
+    listed += [
+        parameter("X_Forwarded_For", "header"),
+        parameter("Content_Type", "header"),
+        parameter("X-Page", "header"),
+    ]
+    found = input_({"parameters": listed})
+    assert names(found) == ["X-Page"]
+    assert [one.argument for one in found.parameters] == ["X-Page"]
+    assert len(found.warnings) == len(OVERRIDING) + 1
+    fixed = {"arguments": {"X-HTTP-Method-Override": "GET"}, "hide": ["_method"]}
+    given = input_({"parameters": listed}, method="post", tool=fixed)
+    assert names(given) == ["X-Page"]
+    assert {one.name: one.fixed for one in given.parameters} == {
+        "_method": None,
+        "X-HTTP-Method-Override": "GET",
+        "X-Page": UNSET,
+    }
 
 
 def test_a_key_against_repeating_is_the_operators() -> None:
