@@ -16,6 +16,7 @@ from gateway.ports import Caller, Target
 
 DENIED = "denied"  # the reason of a denial that gives none which can be passed on
 UNDECIDED = "undecided"  # the reason if the policy says nothing of the call
+BUSY = frozenset({408, 429})  # of the service itself: they refuse no question
 REASON = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:-]{0,63}")  # fit for a header, a log and a sentence
 
 
@@ -27,7 +28,15 @@ class Decision(Struct, frozen=True):
 
 
 class UnusableAnswerError(Exception):
-    """An answer that decides nothing; the text is for our log and quotes nothing of it."""
+    """An answer that decides nothing; the text is for our log and quotes nothing of it.
+
+    `is_refusal`: the service refuses the question itself, as one that is too large. Whoever calls may have brought that
+    about, so the call does not run.
+    """
+
+    def __init__(self, why: str, *, is_refusal: bool = False) -> None:
+        super().__init__(why)
+        self.is_refusal = is_refusal
 
 
 class _Input(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -88,7 +97,7 @@ def read_decision(status: int, body: bytes) -> Decision:
     Raises UnusableAnswerError.
     """
     if status != 200:
-        raise UnusableAnswerError(f"status {status}")
+        raise UnusableAnswerError(f"status {status}", is_refusal=400 <= status < 500 and status not in BUSY)
     try:
         document = jsontext.decode(body)
     except jsontext.JsonError as exc:

@@ -10,11 +10,19 @@ import logging
 from collections.abc import Callable
 from hashlib import blake2b
 from time import monotonic
+from typing import Literal
 
 from msgspec import Struct
 
 from gateway import __version__
-from gateway.authorization.decisions import Decision, UnusableAnswerError, encode_question, read_decision
+from gateway.authorization.decisions import (
+    UNDECIDED,
+    Decision,
+    UnusableAnswerError,
+    encode_question,
+    read_decision,
+)
+from gateway.authorization.places import NoPlaceError, Places
 from gateway.errors import RETRY_AFTER_S, DeniedError, ErrorCode, GatewayError
 from gateway.model import JsonObject, ToolCall, ToolRef
 from gateway.ports import Caller, Target
@@ -38,9 +46,14 @@ NOTHING = Target("Toolgate.Check", "1.0.0", "check", "check/*")
 
 
 class Unknown(Struct, frozen=True):
-    """There is no decision, for this reason; it is for our log."""
+    """There is no decision, for this reason; it is for our log.
+
+    `then`: what becomes of the call. It is `denied` if the service refused the question, and `refused` if the time went
+    by in our own queue. A caller that brought either about does not have its call run.
+    """
 
     why: str
+    then: Literal["as configured", "denied", "refused"] = "as configured"
 
 
 class HttpAuthorizer:
@@ -65,6 +78,7 @@ class HttpAuthorizer:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._pool = pool
+        self._places = Places(pool.limits.connections)  # one for each, so that nothing waits in the pool
         self._target = target
         self._headers = (*HEADERS, *credentials)
         self._timeout_s = timeout_s
@@ -83,10 +97,13 @@ class HttpAuthorizer:
     async def authorize(self, call: ToolCall, target: Target, caller: Caller, dialect: str) -> None:
         """Returns if the call may run. Raises FORBIDDEN, AUTHORIZATION_UNAVAILABLE."""
         question = encode_question(call, target, caller, dialect, with_arguments=self._with_arguments)
-        decision = await (self._stored(question) if self._cache_s else self._ask(question))
+        asker = caller.principal
+        decision = await (self._stored(question, asker) if self._cache_s else self._ask(question, asker))
+        if isinstance(decision, Unknown) and decision.then == "denied":
+            decision = Decision(False, UNDECIDED)
         if isinstance(decision, Unknown):
             self._count("unavailable")
-            if self._runs_on_failure:
+            if self._runs_on_failure and decision.then != "refused":
                 return
             code = ErrorCode.AUTHORIZATION_UNAVAILABLE
             raise GatewayError(code, UNAVAILABLE, detail=decision.why, retry_after_s=RETRY_AFTER_S)
@@ -97,7 +114,8 @@ class HttpAuthorizer:
     async def probe(self) -> Decision | Unknown:
         """Asks about a call that is not made."""
         call = ToolCall(ref=ToolRef(tool=NOTHING.tool), arguments={})
-        return await self._ask(encode_question(call, NOTHING, NOBODY, "check", with_arguments=self._with_arguments))
+        question = encode_question(call, NOTHING, NOBODY, "check", with_arguments=self._with_arguments)
+        return await self._ask(question, NOBODY.principal)
 
     @property
     def service(self) -> str:
@@ -108,7 +126,7 @@ class HttpAuthorizer:
         """For the detailed health: whether the last question was answered, and if not, why."""
         return {"up": self._trouble is None} | ({} if self._trouble is None else {"reason": self._trouble})
 
-    async def _stored(self, question: bytes) -> Decision | Unknown:
+    async def _stored(self, question: bytes, asker: str) -> Decision | Unknown:
         """The decision on the same question of a moment ago, or a new one."""
         key = blake2b(question, digest_size=32).digest()
         known = self._decided.get(key)
@@ -116,13 +134,13 @@ class HttpAuthorizer:
             return known[0]
         asking = self._asking.get(key)
         if asking is None:
-            asking = self._asking[key] = asyncio.create_task(self._ask_and_store(key, question))
+            asking = self._asking[key] = asyncio.create_task(self._ask_and_store(key, question, asker))
         await asyncio.wait([asking])  # a caller that leaves does not end it for the others
         return asking.result()
 
-    async def _ask_and_store(self, key: bytes, question: bytes) -> Decision | Unknown:
+    async def _ask_and_store(self, key: bytes, question: bytes, asker: str) -> Decision | Unknown:
         try:
-            decision = await self._ask(question)
+            decision = await self._ask(question, asker)
         finally:
             del self._asking[key]
         if isinstance(decision, Decision):
@@ -132,17 +150,32 @@ class HttpAuthorizer:
             self._decided[key] = decision, self._clock() + self._cache_s
         return decision
 
-    async def _ask(self, question: bytes) -> Decision | Unknown:
+    async def _ask(self, question: bytes, asker: str) -> Decision | Unknown:
+        """Asks in the turn of whoever asks; the service has all of its time once it is asked."""
+        try:
+            await self._places.take(asker, self._timeout_s)
+        except NoPlaceError as exc:
+            no_place = Unknown(str(exc), "refused")
+            self._log_trouble(no_place)
+            return no_place
+        try:
+            decision = await self._answer(question)
+        finally:
+            self._places.give_back()
+        self._note(decision)
+        return decision
+
+    async def _answer(self, question: bytes) -> Decision | Unknown:
         began = self._clock()
-        decision: Decision | Unknown
         try:
             reply = await self._exchange(question)
-            decision = read_decision(reply.status, reply.body)
-        except (TransportError, UnusableAnswerError) as exc:
-            decision = Unknown(str(exc).rstrip("."))
-        self._observe(self._clock() - began)
-        self._note(decision.why if isinstance(decision, Unknown) else None)
-        return decision
+            return read_decision(reply.status, reply.body)
+        except UnusableAnswerError as exc:
+            return Unknown(str(exc), "denied" if exc.is_refusal else "as configured")
+        except TransportError as exc:
+            return Unknown(str(exc).rstrip("."), "refused" if exc.kind is Kind.BUSY else "as configured")
+        finally:
+            self._observe(self._clock() - began)
 
     async def _exchange(self, question: bytes) -> Reply:
         """Sends the question; once more if the connection was closed, as idle ones may be. Raises TransportError."""
@@ -159,18 +192,27 @@ class HttpAuthorizer:
             b"POST", self._target, self._headers, question, timeout_s=timeout_s, max_body=MAX_BYTES
         )
 
-    def _note(self, trouble: str | None) -> None:
-        """Logs that there are no decisions, not for each call; and that there are again."""
-        self._trouble, now = trouble, self._clock()
-        about = {"service": self.service}
-        if trouble is None:
-            if self._is_logged:
-                self._is_logged = False
-                log.info("the authorization service decides again", extra=about)
-        elif now >= self._log_at:
-            self._is_logged, self._log_at = True, now + LOGGED_EVERY_S
-            about |= {"reason": trouble, "calls": "allowed" if self._runs_on_failure else "refused"}
-            log.warning("the authorization service gives no decision", extra=about)
+    def _note(self, decision: Decision | Unknown) -> None:
+        """Notes how the service is, and logs when it does not decide, and when it does again."""
+        if isinstance(decision, Unknown):
+            self._trouble = decision.why
+            self._log_trouble(decision)
+            return
+        self._trouble = None
+        if self._is_logged:
+            self._is_logged = False
+            log.info("the authorization service decides again", extra={"service": self.service})
+
+    def _log_trouble(self, unknown: Unknown) -> None:
+        """Logs that there is no decision, not for each call."""
+        now = self._clock()
+        if now < self._log_at:
+            return
+        self._is_logged, self._log_at = True, now + LOGGED_EVERY_S
+        as_configured = "allowed" if self._runs_on_failure else "refused"
+        calls = as_configured if unknown.then == "as configured" else unknown.then
+        about = {"service": self.service, "reason": unknown.why, "calls": calls}
+        log.warning("the authorization service gives no decision", extra=about)
 
     async def aclose(self) -> None:
         """Stops asking."""

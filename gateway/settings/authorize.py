@@ -19,7 +19,10 @@ class AuthorizeSettings(Section):
     url: EndpointUrl = setting(
         ..., "What is asked with POST. Of Open Policy Agent: the URL of a decision, below `/v1/data`."
     )
-    timeout_s: Annotated[float, Duration("10ms", "30s")] = setting("1s", "How long a call waits for the decision.")
+    timeout_s: Annotated[float, Duration("10ms", "30s")] = setting(
+        "1s",
+        "How long the service may take for a decision. A call waits as long at most for its turn to be asked about.",
+    )
     cache_s: Annotated[float, Duration("0s", "1h")] = setting(
         "5s",
         "How long each process uses a decision for calls about which it would ask the same. `0s`: it asks each time.",
@@ -27,13 +30,16 @@ class AuthorizeSettings(Section):
     on_failure: Choice[OnFailure] = setting(
         "deny",
         "What becomes of a call without a decision, because the service is away, too slow, or gives no usable answer: "
-        "it is refused (`deny`), or runs (`allow`).",
+        "it is refused (`deny`), or runs (`allow`). If the service refuses the question with a 4xx (but 408 and 429), "
+        "the call is denied in any case.",
     )
     with_arguments: Flag = setting(
         False, "Whether the service is also told the arguments of the call. Its decisions are not stored then."
     )
     max_concurrency: Annotated[int, Integer(1, 10_000)] = setting(
-        64, "How many calls one process may ask about at once. The others wait, within their timeout."
+        64,
+        "How many calls one process may ask about at once. The others wait for their turn, in which callers alternate, "
+        "and are refused if that takes longer than `timeout`.",
     )
     auth: Annotated[BearerAuthSettings | HeaderAuthSettings, ByOnlyKey()] | None = setting(
         None, "How the gateway proves to the service who it is."

@@ -167,6 +167,19 @@ async def test_strict_errors_and_on_failure(start: Start, server: ToolServer, po
     assert gateway.gateway.details()["authorization"] == {"up": False, "reason": "status 502"}
 
 
+@every_dialect
+async def test_an_input_that_the_service_refuses_does_not_run_even_if_failures_are_allowed(
+    start: Start, server: ToolServer, policy: Policy, dialect: str
+) -> None:
+    gateway = await start(asking(server, policy, on_failure="allow", with_arguments=True))
+    policy.status, policy.answer = 413, "too large"
+    denied = await known(gateway).call(dialect, "Echo.Say", {"n": "x" * 10_000})
+    assert (denied.status, denied.document["code"], denied.document["reason"]) == (403, "forbidden", "undecided")
+    assert server.executions == 0
+    policy.status = 503
+    assert (await known(gateway).call(dialect, "Echo.Say", {"n": 1})).value == {"n": 1}
+
+
 async def test_the_line_of_a_denied_call_has_the_reason(server: ToolServer, policy: Policy) -> None:
     policy.answer = DENIED
     async with watched(asking(server, policy)) as it:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
@@ -199,3 +200,121 @@ async def test_a_service_that_comes_back_is_told_of(caplog: pytest.LogCaptureFix
         assert it.authorizer.details() == {"up": True}
     said = [one.message for one in caplog.records if one.name == "gateway.authorization"]
     assert said == ["the authorization service gives no decision", "the authorization service decides again"]
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422, 431, 451])
+async def test_a_question_that_the_service_refuses_denies_whatever_is_configured(status: int) -> None:
+    for runs_on_failure in (True, False):
+        async with desk(answering(http_reply(status, b"canary"), YES), runs_on_failure=runs_on_failure) as it:
+            with pytest.raises(DeniedError) as caught:
+                await it.decide()
+            assert caught.value.reason == "undecided"
+            assert it.authorizer.details() == {"up": False, "reason": f"status {status}"}
+            await it.decide()  # it is not stored
+            assert it.counted == ["denied", "allowed"]
+
+
+@pytest.mark.parametrize("status", [301, 408, 429, 500, 503])
+async def test_a_service_in_trouble_does_as_is_configured(status: int) -> None:
+    async with desk(answering(http_reply(status, b"")), runs_on_failure=True) as it:
+        await it.decide()
+        assert it.counted == ["unavailable"]
+
+
+class Gate:
+    """A service that answers when a test says so; `asked` are the users of the questions, in their order."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.answers = asyncio.Semaphore(0)
+        self.arrived = asyncio.Condition()
+
+    async def script(self, peer: Peer) -> None:
+        while True:
+            request = await peer.request()
+            async with self.arrived:
+                self.asked.append(json.loads(request.partition(b"\r\n\r\n")[2])["input"]["principal"])
+                self.arrived.notify_all()
+            await self.answers.acquire()
+            await peer.send(YES)
+
+    async def until_asked(self, count: int) -> None:
+        async with asyncio.timeout(30), self.arrived:
+            await self.arrived.wait_for(lambda: len(self.asked) >= count)
+
+
+async def test_the_time_that_a_call_waits_for_its_turn_opens_nothing() -> None:
+    """Two places, which questions hold that are not answered; `timeout_s` is over for those in the queue first."""
+    gate = Gate()
+    async with desk(gate.script, runs_on_failure=True, cache_s=0.0, timeout_s=30.0) as it:
+        held = [asyncio.create_task(it.decide()) for _ in range(2)]
+        await gate.until_asked(2)
+        it.authorizer._timeout_s = 0.01
+        for _ in range(3):
+            with pytest.raises(GatewayError) as caught:
+                await it.decide()
+            assert caught.value.code is ErrorCode.AUTHORIZATION_UNAVAILABLE
+            assert caught.value.retry_after_s == 1
+            assert caught.value.detail == "no place for the question became free in time"
+        assert it.authorizer.details() == {"up": True}
+        it.authorizer._timeout_s = 30.0
+        waiting = asyncio.create_task(it.decide())
+        gate.answers.release()
+        gate.answers.release()
+        gate.answers.release()
+        await asyncio.gather(*held, waiting)
+        assert it.counted == ["unavailable"] * 3 + ["allowed"] * 3
+
+
+async def test_callers_take_turns() -> None:
+    gate, bob = Gate(), Caller(principal="key:bob")
+    async with desk(gate.script, cache_s=0.0, timeout_s=30.0) as it:
+        calls = [asyncio.create_task(it.decide()) for _ in range(20)]
+        await gate.until_asked(2)
+        calls += [asyncio.create_task(it.decide(caller=bob)) for _ in range(2)]
+        await asyncio.sleep(0)
+        for count in range(3, 8):
+            gate.answers.release()
+            await gate.until_asked(count)
+        assert gate.asked[2:6].count("key:bob") == 2
+        for call in calls[2:18]:
+            call.cancel()
+        for _ in range(24):
+            gate.answers.release()
+        assert [
+            one for one in await asyncio.gather(*calls, return_exceptions=True) if isinstance(one, GatewayError)
+        ] == []
+
+
+async def test_a_caller_with_too_many_questions_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.authorization.places.MAX_WAITING", 4)
+    gate, bob = Gate(), Caller(principal="key:bob")
+    async with desk(gate.script, cache_s=0.0, timeout_s=30.0, runs_on_failure=True) as it:
+        calls = [asyncio.create_task(it.decide()) for _ in range(6)]
+        await gate.until_asked(2)
+        with pytest.raises(GatewayError, match="cannot be decided"):
+            await it.decide()
+        bobs = [asyncio.create_task(it.decide(caller=bob)) for _ in range(2)]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert [call.done() for call in calls] == [False] * 4 + [True] * 2
+        for _ in range(10):
+            gate.answers.release()
+        await asyncio.gather(*bobs, *calls[:4])
+        assert it.counted == ["unavailable"] * 3 + ["allowed"] * 6
+        assert all(isinstance(call.exception(), GatewayError) for call in calls[4:])
+
+
+async def test_places_come_back_however_a_question_ends() -> None:
+    gate = Gate()
+    async with desk(gate.script, cache_s=0.0, timeout_s=30.0) as it:
+        for round_ in range(3):
+            calls = [asyncio.create_task(it.decide()) for _ in range(4)]
+            await gate.until_asked(2 * round_ + 2)
+            for call in calls:
+                call.cancel()
+            await asyncio.wait(calls)
+        for _ in range(9):
+            gate.answers.release()
+        await it.decide()
+        assert it.counted == ["allowed"]
