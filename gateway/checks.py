@@ -13,7 +13,7 @@ from gateway import jsontext
 from gateway.errors import ErrorCode, FailureCode, GatewayError, NotJsonError, unavailable
 from gateway.model import Arguments, Json, ToolFailure, ToolResult
 from gateway.offload import Checker, OffloadError, OverrunError
-from gateway.published import OutputCheck, PublishedTool
+from gateway.published import InputCheck, OutputCheck, PublishedTool
 from gateway.schemas import by_parameter
 
 log = logging.getLogger("gateway.pipeline")
@@ -48,23 +48,38 @@ class Checks:
         """Whether arguments fit their tool's schema; False also where only `validate` can tell."""
         return tool.schema.accepts(arguments, size)
 
-    async def validate(self, tool: PublishedTool, arguments: Arguments, size: int, principal: str) -> None:
+    async def validate(self, tool: PublishedTool, arguments: Arguments, size: int, principal: str) -> Arguments:
         """Checks arguments against their tool's schema; `size` is at least that of their text.
 
-        Raises INVALID_ARGUMENTS, BACKEND_UNAVAILABLE.
+        Returns them as they are sent: the route may have them coerced. Raises INVALID_ARGUMENTS, BACKEND_UNAVAILABLE.
         """
-        found = tool.schema.findings_now(arguments, size)
-        if found is not None:
-            wrong = by_parameter(found)
+        check = tool.route.validate_input
+        if check is InputCheck.OFF:
+            return arguments
+        sent: Arguments | None = arguments
+        if check is InputCheck.COERCE:
+            sent = tool.schema.coerced_now(arguments, size)
+        found = None if sent is None else tool.schema.findings_now(sent, size)
+        if sent is None or found is None:
+            sent, wrong = await self._validated_apart(tool, arguments, principal)
         else:
-            try:
-                wrong = await self._checker.errors(tool.schema, arguments, principal)
-            except OverrunError:
-                wrong = {"input": TOO_LONG}
-            except OffloadError as exc:
-                raise unavailable("the process that checks large inputs has no time") from exc
+            wrong = by_parameter(found)
         if wrong:
             raise GatewayError(ErrorCode.INVALID_ARGUMENTS, "Some input parameters are invalid.", parameters=wrong)
+        return sent
+
+    async def _validated_apart(
+        self, tool: PublishedTool, arguments: Arguments, principal: str
+    ) -> tuple[Arguments, dict[str, str]]:
+        """The arguments as they are sent, and what is wrong with them. Raises BACKEND_UNAVAILABLE."""
+        try:
+            if tool.route.validate_input is InputCheck.COERCE:
+                return await self._checker.coerced(tool.schema, arguments, principal)
+            return arguments, await self._checker.errors(tool.schema, arguments, principal)
+        except OverrunError:
+            return arguments, {"input": TOO_LONG}
+        except OffloadError as exc:
+            raise unavailable("the process that checks large inputs has no time") from exc
 
     async def result(self, result: ToolResult, tool: PublishedTool, principal: str) -> ToolResult:
         """As `checked`, for a result that `checked` cannot decide on."""

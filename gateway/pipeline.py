@@ -27,7 +27,7 @@ from gateway.errors import RETRY_AFTER_S, ErrorCode, GatewayError, Unauthenticat
 from gateway.followups import answer_follow_up, found
 from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
 from gateway.listeners import Listeners
-from gateway.model import CallContext, Invocation, Json, ToolCall, user_of
+from gateway.model import Arguments, CallContext, Invocation, Json, ToolCall, user_of
 from gateway.ports import Authenticator, Authorizer, Caller, Limiter, Operation, SyncBackend
 from gateway.published import PublishedTool
 from gateway.request import Request, forwarded, read_document
@@ -137,23 +137,32 @@ class Pipeline:
                 request.extra += self._limiter.admit_as(request.operation, ip, came_as)
                 return await self._answer_other(opened, caller, request)
             call = opened.call if caller.user_id is None else for_user(opened.call, caller.user_id)
-            if not self._checks.accepts(tool, call.arguments, size):
-                await self._checks.validate(tool, call.arguments, size, principal)
+            arguments = call.arguments
+            if not self._checks.accepts(tool, arguments, size):
+                arguments = await self._checks.validate(tool, arguments, size, principal)
             if self._authorizer is not None:
-                await self._authorizer.authorize(call, tool.target, caller, opened.encoder.name)
+                sent = call if arguments is call.arguments else replace(call, arguments=arguments)
+                await self._authorizer.authorize(sent, tool.target, caller, opened.encoder.name)
+                del sent
             if opened.awaited is not None:
                 await self._consents.wait(opened.awaited)
-            invocation = self._invocation(tool, call, caller, request)
+            invocation = self._invocation(tool, call, arguments, caller, request)
             prefer, terms = request.head.headers.get(b"prefer"), opened.terms
             is_plain = prefer is None and terms is NO_TERMS
             preference = NO_PREFERENCE if is_plain else preferred(prefer, terms)
             invocation = replace(invocation, report=request.report) if terms.reports else invocation
             is_kept = call.call_id is not None or preference.respond_async or terms.keeps(tool.route.timeout_s)
             if not (is_kept or tool.backend.deferred):
-                del body, document, opened, call  # thousands of calls may wait for minutes: this frees their memory
+                del (
+                    body,
+                    document,
+                    opened,
+                    call,
+                    arguments,
+                )  # thousands of calls may wait for minutes: this frees their memory
                 return await self._run(tool, tool.backend, invocation, preference, request, terms)
             running = self._run_kept(call, caller, invocation, preference, request, terms)
-            del body, document, opened, call, invocation
+            del body, document, opened, call, arguments, invocation
             return await running
         except Exception as exc:
             return refusal(exc, request)
@@ -263,8 +272,10 @@ class Pipeline:
         assert not isinstance(opened, OpenedCall | RefusedOpening)  # `answer` and `_open` deal with these
         return await answer_follow_up(opened, caller, request, self._calls.earlier, self._responses)
 
-    def _invocation(self, tool: PublishedTool, call: ToolCall, caller: Caller, request: Request) -> Invocation:
-        """The call as its backend gets it. Raises MISSING_REQUIREMENTS."""
+    def _invocation(
+        self, tool: PublishedTool, call: ToolCall, arguments: Arguments, caller: Caller, request: Request
+    ) -> Invocation:
+        """The call as its backend gets it, with the arguments that are sent. Raises MISSING_REQUIREMENTS."""
         context, route, headers, call_id = call.context, tool.route, request.trace.sent, ""
         urls, user = NO_URLS, ""
         if route.forward_headers:
@@ -280,7 +291,7 @@ class Pipeline:
         return Invocation(
             call_id=call_id,
             tool=tool.definition,
-            arguments=call.arguments,
+            arguments=arguments,
             timeout_s=route.timeout_s,
             context=context,
             trace_id=call.trace_id,

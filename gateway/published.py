@@ -22,6 +22,17 @@ NULL = {"type": "null"}  # what a tool returns that returns nothing
 MAX_GLOBS = 100_000  # kept ready for use: as many as a large configuration has routes
 
 
+class InputCheck(StrEnum):
+    """What happens to arguments that do not fit their tool's schema.
+
+    They are refused; or refused unless they fit in another form (`schemas.coercion`); or sent as they are.
+    """
+
+    STRICT = "strict"
+    COERCE = "coerce"
+    OFF = "off"
+
+
 class OutputCheck(StrEnum):
     """What happens when a tool's value breaks its output schema."""
 
@@ -61,6 +72,7 @@ class Route:
     context: frozenset[str] = frozenset()
     authorization_urls: Mapping[str, str] = field(default_factory=dict)
     idempotent: bool = False
+    validate_input: InputCheck = InputCheck.STRICT
     validate_output: OutputCheck = OutputCheck.WARN
     forward_headers: tuple[bytes, ...] = ()
     cancel_on_timeout: bool = False

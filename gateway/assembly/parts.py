@@ -24,7 +24,7 @@ from gateway.dialects.recognise import REST
 from gateway.encoders import Encoder
 from gateway.http.origins import PageOrigins
 from gateway.ports import Backend, Receiver
-from gateway.published import OutputCheck, Route
+from gateway.published import InputCheck, OutputCheck, Route
 from gateway.ratelimit import Limits as RateLimits
 from gateway.ratelimit import MemoryBuckets, Rule
 from gateway.ratelimit.calendar import DAY_S
@@ -204,6 +204,7 @@ def _route(entry: RouteSettings, backends: Mapping[str, Backend], backend: Backe
         context=frozenset(entry.context),
         authorization_urls=entry.authorization_urls,
         idempotent=entry.idempotent,
+        validate_input=InputCheck(entry.validate_input),
         validate_output=OutputCheck(entry.validate_output),
         forward_headers=tuple(name.encode("ascii") for name in backend.forward_headers),
         cancel_on_timeout=entry.on_timeout == "cancel",

@@ -72,6 +72,7 @@ def _route(route: Route) -> JsonObject:
         "timeout_s": route.timeout_s,
         "scopes": sorted(route.scopes),
         "idempotent": route.idempotent,
+        "validate_input": str(route.validate_input),
         "validate_output": str(route.validate_output),
         "forward_headers": [name.decode() for name in route.forward_headers],
     }

@@ -260,6 +260,15 @@ class Checker(Offload):
         errors: dict[str, str] = msgspec.json.decode(found)
         return errors
 
+    async def coerced(
+        self, schema: CompiledSchema, arguments: Arguments, owner: str
+    ) -> tuple[Arguments, dict[str, str]]:
+        """The arguments in the form that the schema allows, and what is then wrong with them, as in `errors`."""
+        text = jsontext.encode(arguments)
+        coerced, found = await self.run(tasks.coerce_input, schema.text, text, cpu_s=CHECK_S, owner=owner)
+        errors: dict[str, str] = msgspec.json.decode(found)
+        return Raw(coerced) if jsontext.is_wide(coerced) else jsontext.decode(coerced), errors
+
     async def violation(self, schema: CompiledSchema, value: Json, owner: str) -> str | None:
         """The first thing that is wrong with a tool's value; None when it is valid."""
         text = jsontext.encode(value)

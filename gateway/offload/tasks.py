@@ -143,6 +143,12 @@ def explain_input(schema: bytes, arguments: bytes) -> tuple[bytes]:
     return (_encode(by_parameter(_compiled(schema).findings(_decode(arguments)))),)
 
 
+def coerce_input(schema: bytes, arguments: bytes) -> tuple[bytes, bytes]:
+    """The arguments in the form that the schema allows, and what is then wrong with them, as of `explain_input`."""
+    coerced = _compiled(schema).coerced(jsontext.decode(arguments))
+    return jsontext.encode(coerced), *explain_input(schema, jsontext.encode(coerced))
+
+
 def explain_output(schema: bytes, value: bytes) -> tuple[bytes]:
     """The first thing that is wrong with a tool's value, as a sentence; empty when it is valid."""
     try:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from functools import cached_property
+from collections.abc import Iterable, Iterator
+from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any, Self
 
@@ -13,8 +13,9 @@ import msgspec
 from jsonschema_rs import FancyRegexOptions, RegexOptions, ValidationError, Validator
 from jsonschema_rs import ValidationErrorKind as Kind
 
-from gateway.jsontext import ALWAYS_HERE_BYTES
+from gateway.jsontext import ALWAYS_HERE_BYTES, MAX_DEPTH, is_deeper_than
 from gateway.model import Json, JsonObject
+from gateway.schemas.coercion import Coercion, ExhaustedError, IsValid
 from gateway.schemas.cost import Cost, cost_of, is_light, size_of
 from gateway.schemas.document import Document
 from gateway.schemas.forms import shortened
@@ -29,6 +30,10 @@ MAX_PATTERN_BYTES = 10 * 1024 * 1024  # of one, compiled; what the library allow
 MAX_PATTERNS_BYTES = 32 * 1024 * 1024  # of all of a schema together, in equal shares: below a second
 FEW_PATTERN_BYTES = (1024, 8192)  # most patterns take less; the fewer, the longer the texts that are matched at once
 BACKTRACK_LIMIT = 10_000  # steps of one match of a pattern with look-around: 0.1 ms; ordinary patterns are linear
+MAX_COMPILED_BYTES, MAX_CHECKED_BYTES = 1024 * 1024, 16 * 1024 * 1024  # of schemas and of values, to coerce one value
+MAX_COMPILED_HERE_BYTES = 8 * 1024  # the former on the event loop: some milliseconds
+MAX_PART_BYTES, PARTS = 2048, 2048  # of a part that stays compiled, and how many do: some MiB in all
+ROOT = "toolgate:root"  # a schema, as parts of it refer to it that are compiled by themselves
 
 # As far as the library has them; it would fetch any other from wherever its name leads.
 DRAFTS = re.compile(r"https?://json-schema\.org/(draft-0[467]/|draft/20(19-09|20-12)/)?schema#?")
@@ -62,7 +67,7 @@ class CompiledSchema:
     bytes.
     """
 
-    is_valid: Callable[[Json], bool]
+    is_valid: IsValid
 
     def __init__(self, schema: JsonObject) -> None:
         self._schema = schema
@@ -89,6 +94,7 @@ class CompiledSchema:
         self._cost = cost_of(work, patterns, pattern_bytes, backtracks=backtracks)
         self.max_bytes = min(self._cost.max_bytes, ALWAYS_HERE_BYTES)  # a larger value may still be JSON text
         self._is_light = is_light(self._schema)
+        self._options = pattern_bytes, backtracks
 
     def _compile_here(self) -> None:
         self._is_waiting = False
@@ -135,6 +141,49 @@ class CompiledSchema:
             return None
         found = self._verdict(value)
         return self._explained(value) if found is None and self._is_light and cost.allows_words(measured) else found
+
+    def coerced(self, value: Json) -> Json:
+        """The value in the form that the schema allows (`coercion`), as far as that can be found in a second."""
+        try:
+            return self._coerced(value, compiled=MAX_COMPILED_BYTES, checked=MAX_CHECKED_BYTES)
+        except ExhaustedError:
+            return value
+
+    def coerced_now(self, value: Json, size: int) -> Json | None:
+        """As `coerced`; None where that could hold up the event loop, or the value is still JSON text."""
+        if self._is_waiting:
+            self._compile_here()
+        if self._unusable:
+            return value
+        if size > self.max_bytes:
+            return None
+        try:
+            return self._coerced(value, compiled=MAX_COMPILED_HERE_BYTES, checked=self.max_bytes)
+        except ExhaustedError:
+            return None
+
+    def _coerced(self, value: Json, *, compiled: int, checked: int) -> Json:
+        """Raises ExhaustedError."""
+        coercion = Coercion(self._schema, self.is_valid, self._part, compiled=compiled, checked=checked)
+        try:
+            coerced = coercion.fit(self._schema, value)
+        except _REFUSALS:
+            return value
+        return value if is_deeper_than(coerced, MAX_DEPTH) else coerced
+
+    def _part(self, text: bytes) -> IsValid:
+        """Compiles a schema that stands in this one; what cannot be compiled or checked allows nothing."""
+        draft, options = self._schema.get("$schema"), self._options
+        if b'"$ref"' in text:
+            text = text.replace(b'"$ref":"#', b'"$ref":"' + ROOT.encode() + b"#")
+            return _part_of(text, draft, options, self._registry)
+        if len(text) > MAX_PART_BYTES:
+            return _part_of(text, draft, options)
+        return _part_alone(text, draft, options)
+
+    @cached_property
+    def _registry(self) -> jsonschema_rs.Registry:
+        return jsonschema_rs.Registry([(ROOT, self._schema)])
 
     def _verdict(self, value: Json) -> list[Finding] | None:
         """Empty for a valid value; None for one that is not, which remains to be explained."""
@@ -194,9 +243,8 @@ def _validator(schema: Schema, patterns: int, *, here: bool = False) -> tuple[Va
     limits = [few for few in FEW_PATTERN_BYTES if few < most] if patterns else []
     refusal = SchemaError("")
     for pattern_bytes in limits if limits and here else (*limits, most):
-        linear = RegexOptions(size_limit=pattern_bytes)
-        backtracking = FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT, size_limit=pattern_bytes)
-        for engine in (linear, backtracking):
+        for backtracks in (False, True):
+            engine = _engine(pattern_bytes, backtracks)
             try:
                 validator = jsonschema_rs.validator_for(
                     schema, offline=True, validate_formats=formats, pattern_options=engine, mask=_MASK
@@ -209,10 +257,42 @@ def _validator(schema: Schema, patterns: int, *, here: bool = False) -> tuple[Va
             except ValueError as exc:
                 raise SchemaError(f"It cannot be compiled: {shortened(str(exc))}.") from exc
             else:
-                return validator, pattern_bytes, engine is backtracking
+                return validator, pattern_bytes, backtracks
     if here:
         raise HeavyError
     raise refusal
+
+
+def _engine(pattern_bytes: int, backtracks: bool) -> RegexOptions | FancyRegexOptions:
+    if backtracks:
+        return FancyRegexOptions(backtrack_limit=BACKTRACK_LIMIT, size_limit=pattern_bytes)
+    return RegexOptions(size_limit=pattern_bytes)
+
+
+def _part_of(
+    text: bytes, draft: str | None, options: tuple[int, bool], registry: jsonschema_rs.Registry | None = None
+) -> IsValid:
+    """Compiles a part of a schema in that `draft`; `registry` has the whole, under `ROOT`, if the part refers to it."""
+    part = msgspec.json.decode(text)
+    schema = part if draft is None else {"$schema": draft, **part}
+    formats, engine = is_before_2019(schema), _engine(*options)
+    try:
+        validator = jsonschema_rs.validator_for(
+            schema, offline=True, registry=registry, validate_formats=formats, pattern_options=engine
+        )
+    except (ValueError, jsonschema_rs.ReferencingError):
+        return lambda value: False
+
+    def is_valid(value: Json) -> bool:
+        try:
+            return validator.is_valid(value)
+        except _REFUSALS:
+            return False
+
+    return is_valid
+
+
+_part_alone = lru_cache(PARTS)(_part_of)  # tools have much in common, such as `{"type": "integer"}`
 
 
 def _what_of(error: ValidationError) -> str:

@@ -22,6 +22,7 @@ from gateway.settings.console import ConsoleSettings, LoginSettings
 from gateway.settings.credentials import BearerAuthSettings, HeaderAuthSettings
 from gateway.settings.limits import NAME, OnFailure, RateLimitSettings, limits_that_clash
 from gateway.settings.mcp import McpSettings
+from gateway.settings.openapi import OpenApiBackendSettings
 from gateway.settings.protocols import AnyBackend
 from gateway.settings.routes import RouteSettings, routes_never_reached
 from gateway.settings.sections import ByName, Items, OrWord, Section, setting
@@ -89,6 +90,7 @@ class Config(Section):
             yield "usage", "needs state.url, because it is stored there"
         yield from self._nowhere_to_call_back()
         yield from self._passed_on_credentials()
+        yield from self._unchecked_requests()
         if self.console.public and self.console.login is not None:
             yield from self._problems_of_login(self.console.login)
 
@@ -119,6 +121,16 @@ class Config(Section):
                 yield (
                     f"backends.{name}.forward_headers",
                     f"must not list {header}, in which callers of auth.jwt show their tokens",
+                )
+
+    def _unchecked_requests(self) -> Iterator[tuple[str, str]]:
+        """Finds routes whose arguments are not checked, though they make a request that a document has to allow."""
+        for route in self.routes:
+            if isinstance(self.backends.get(route.backend), OpenApiBackendSettings) and route.validate_input == "off":
+                yield (
+                    "routes",
+                    f"has an entry for tools of {route.backend} with validate_input: off; arguments of openapi are "
+                    "parts of a request, which has to fit the document",
                 )
 
     def _nowhere_to_call_back(self) -> Iterator[tuple[str, str]]:

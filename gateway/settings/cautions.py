@@ -151,6 +151,8 @@ def _and(names: list[str]) -> str:
 def _of_route(config: Config, route: RouteSettings) -> Iterator[str]:
     if config.auth is None and route.scopes:
         yield "with auth: none nobody has its scopes"
+    if route.validate_input == "off":
+        yield "validate_input is off: arguments are sent unchecked"
     if route.validate_output == "off":
         yield "validate_output is off: results are not checked"
     protocol = config.backends[route.backend].protocol

@@ -13,6 +13,7 @@ from gateway.settings.substitution import UnfitError
 from gateway.settings.values import BackendName, Choice, Duration, Flag, Secret, Text, Uuid
 from gateway.settings.web import AuthorizationUrl
 
+InputCheck = Literal["strict", "coerce", "off"]
 OutputCheck = Literal["off", "warn", "fail"]
 OnTimeout = Literal["keep", "cancel"]
 Decode = Literal["auto", "always", "never"]
@@ -64,6 +65,12 @@ class RouteSettings(Section):
     )
     idempotent: Flag = setting(
         False, "Whether the tools may run twice for one call. If so, a call whose connection breaks is sent once more."
+    )
+    validate_input: Choice[InputCheck] = setting(
+        "strict",
+        "What happens when arguments do not fit the tool's schema. `strict`: the call is refused. `coerce`: strings "
+        "that hold the JSON of what the schema allows become that, and nulls of optional members are left out; then as "
+        "`strict`. `off`: they are sent as they are.",
     )
     validate_output: Choice[OutputCheck] = setting("warn", "What happens when a result does not fit the tool's schema.")
 

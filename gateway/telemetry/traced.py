@@ -88,7 +88,7 @@ class TracedChecks(Checks):
 
     def validate(
         self, tool: PublishedTool, arguments: Arguments, size: int, principal: str
-    ) -> Coroutine[Any, Any, None]:
+    ) -> Coroutine[Any, Any, Arguments]:
         return _timed(super().validate(tool, arguments, size, principal), names.VALIDATE)
 
 

@@ -105,7 +105,8 @@ async def test_a_tool_is_shown_with_all_that_its_callers_have_to_know(start: Sta
             shown = await page.get("tools/Mail.Send")
             assert shown["input_schema"]["properties"] == schema["properties"]
             assert shown["route"] == {
-                "tools": "Mail.*", "timeout_s": 7, "scopes": ["mail"], "idempotent": True, "validate_output": "warn",
+                "tools": "Mail.*", "timeout_s": 7, "scopes": ["mail"], "idempotent": True,
+                "validate_input": "strict", "validate_output": "warn",
                 "forward_headers": [],
             }  # fmt: skip
             assert shown["requires"]["user_id"] is True

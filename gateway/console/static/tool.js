@@ -54,6 +54,7 @@ function facts(tool) {
     ['Timeout', route ? duration(route.timeout_s) : null],
     ['Scopes', route?.scopes?.length ? codes(route.scopes) : 'none'],
     ['Repeatable', route ? (route.idempotent ? 'yes: a repetition does no harm' : 'no') : null],
+    ['Checks arguments', route?.validate_input ? String(route.validate_input) : null],
     ['Checks results', route?.validate_output ? String(route.validate_output) : null],
     ['Forwards', route?.forward_headers?.length ? codes(route.forward_headers) : null],
     ['Needs', needs(tool.requires)],
