@@ -127,3 +127,26 @@ def http_reply(status: int, body: Any, *more: tuple[str, str], **headers: str) -
     lines = [*((name.replace("_", "-"), value) for name, value in named.items()), *more]
     head = "".join(f"{name}: {value}\r\n" for name, value in lines)
     return f"HTTP/1.1 {status} Whatever\r\n{head}\r\n".encode() + content
+
+
+def kinds_of_floods() -> dict[str, bytes]:
+    """Pieces of event streams which, sent over and over, are streams without an end, by what they are made of."""
+    progress = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":1,"progress":1}}'
+    return {
+        "newlines": b"\n",
+        "returns": b"\r",
+        "both": b"\r\n",
+        "comments": b":\n",
+        "heartbeats": b": ping\n\n",
+        "ids": b"id: 1\n\n",
+        "unknown fields": b"x\n",
+        "empty events": b"data\n\n",
+        "small events": b"data: {}\n\n",
+        "progress": b"event: message\ndata: %b\n\n" % progress,
+        "changes": b'data: {"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\n\n',
+        "questions": b'data: {"jsonrpc":"2.0","id":1,"method":"ping"}\n\n',
+        "one event of many lines": b"data: x\n",
+        "one line": b"x" * 1000,
+        "one comment": b":" * 1000,
+        "events that are too large": b"data: %b\n\n" % (b"x" * 70_000),
+    }

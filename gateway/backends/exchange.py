@@ -269,7 +269,8 @@ class HttpExchange:
         """The result of a call that may have run. Raises BACKEND_UNAVAILABLE if nothing was sent."""
         note_broken_off(lease, exc, given_s)
         check_sent(exc)
-        about = {"backend": self._name, "kind": str(exc.kind), "toolgate_call_id": invocation.call_id}
+        about = {"backend": self._name, "kind": str(exc.kind), "reason": str(exc)}
+        about |= {"toolgate_call_id": invocation.call_id}
         log.warning("a tool server did not complete its answer", extra=about)
         if exc.kind in BROKEN_KINDS:
             return BROKEN

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import closing
 from time import monotonic
 
 from msgspec import Struct
@@ -18,12 +19,15 @@ from gateway.backends.mcp_messages import is_about_access, message_of_event
 from gateway.backends.mcp_sessions import REPROBE_S, McpSessions, Session
 from gateway.backoff import Backoff, jittered
 from gateway.dialects import mcp_server
-from gateway.sse import EventParser, is_event_stream
-from gateway.transport import StreamedReply, TransportError
+from gateway.sse import is_event_stream
+from gateway.transport import EventBudget, EventReader, Kind, StreamedReply, TransportError
 
 log = logging.getLogger("gateway.backends")
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+# What a stream may bring, at once and then per second: some servers write their log there as well.
+MOST_BYTES, BYTES_PER_S = 4 * 1024 * 1024, 256 * 1024
+MOST_LINES, LINES_PER_S = 10_000, 300
 CALM_S = 60.0  # a stream that lasted so long did not fail at once
 NOT_IMPLEMENTED = 501
 SESSION_ENDED = (400, 404, 410)  # of a session in which there was a stream; else the server has none at all
@@ -83,7 +87,8 @@ class McpChanges:
                 self._refused_until[server.url] = monotonic() + self._pauses.refused_s
                 return
             except TransportError as exc:
-                log.debug("a stream of changes broke off", extra={**extra, "reason": str(exc)})
+                level = logging.WARNING if exc.kind is Kind.TOO_LARGE else logging.DEBUG
+                log.log(level, "a stream of changes broke off", extra={**extra, "reason": str(exc)})
             finally:
                 session.calls -= 1
             if monotonic() >= began + CALM_S:
@@ -111,9 +116,12 @@ class McpChanges:
             await self._read(reply, session)
 
     async def _read(self, reply: StreamedReply, session: Session) -> None:
-        parser = EventParser(MAX_SIDE_BYTES)
-        async for chunk in reply:
-            for event in parser.feed(chunk):
+        budget = EventBudget(
+            most_bytes=MOST_BYTES, bytes_per_s=BYTES_PER_S, most_lines=MOST_LINES, lines_per_s=LINES_PER_S
+        )
+        queue = session.server.pool.parse_queue
+        with closing(EventReader(reply, MAX_SIDE_BYTES, budget, queue, _ignore_skipped)) as events:
+            async for event in events:
                 message = message_of_event(event.data)
                 if message is None:
                     continue
@@ -128,3 +136,7 @@ class McpChanges:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _ignore_skipped() -> None:
+    """An event too large for a notification says nothing about the list."""

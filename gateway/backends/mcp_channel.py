@@ -20,8 +20,7 @@ from gateway.dialects import mcp_responses, mcp_server
 from gateway.dialects.mcp_server import Agreed
 from gateway.dialects.mcp_wire import NO_METHOD
 from gateway.model import JsonObject, Progress
-from gateway.sse import EventParser
-from gateway.transport import Kind, Reply, StreamedReply, TransportError
+from gateway.transport import EventBudget, EventReader, Head, Kind, Reply, StreamedReply, TransportError
 from gateway.wire import Headers, WireRequest
 
 SIDE_S = 5.0  # for requests without a waiting caller: answers to the server, cancellations, ends of sessions
@@ -29,6 +28,8 @@ MAX_SIDE = 64  # of these at once; a server that asks for more waits for its ans
 MAX_SIDE_BYTES = 64 * 1024
 DRAIN_S = 1.0  # for the end of a stream behind the response, so that its connection can be used again
 STREAM_TIMES = 8  # a stream with all its notifications may be so much longer than a response
+# Lines of a stream: a response in indented JSON, or progress for each of many rows; then 600 events per second.
+MOST_LINES, LINES_PER_S = 100_000, 2_000
 MAX_RESUMES = 3  # of a stream that brings nothing new
 RESUME_S, LEAST_RESUME_S = 1.0, 0.1  # before a stream is resumed, unless the server says how long
 MAX_ID = 256  # characters of the id of a server's request, which goes back to it
@@ -59,9 +60,9 @@ class _Asked(Struct):
     principal: str
     deadline: float
     max_body: int
+    budget: EventBudget
     urls: list[JsonObject]
     report: Report | None = None
-    size: int = 0
     last_id: bytes = b""
     resumes: int = 0  # since something new came
     resume_s: float = RESUME_S
@@ -118,7 +119,9 @@ class McpChannel:
 
         reply = await self._authorized(send, deadline - monotonic())
         if isinstance(reply, StreamedReply):
-            asked = _Asked(server, agreed, id_, principal, deadline, max_body, [], report)
+            most_bytes = STREAM_TIMES * max_body
+            budget = EventBudget(most_bytes=most_bytes, bytes_per_s=0.0, most_lines=MOST_LINES, lines_per_s=LINES_PER_S)
+            asked = _Asked(server, agreed, id_, principal, deadline, max_body, budget, [], report)
             return await self._read_streams(reply, asked)
         return McpReply(reply.status, reply.headers, reply.body, id_)
 
@@ -133,39 +136,36 @@ class McpChannel:
     async def _read_streams(self, events: StreamedReply, asked: _Asked) -> McpReply:
         """The response out of a stream, or out of one that resumes it. Raises TransportError, which counts as sent."""
         while True:
-            parser, response = EventParser(asked.max_body), None
+            queue = asked.server.pool.parse_queue
+            reader, response = EventReader(events, asked.max_body, asked.budget, queue), None
             try:
-                response = await self._read_events(events, parser, asked)
+                response = await self._read_events(reader, events.head, asked)
             except TransportError as exc:
                 if exc.kind is not Kind.CLOSED:
                     raise
             finally:
+                reader.close()
                 self._leave(events, is_answered=response is not None)
             if response is not None:
                 return response
-            if parser.last_id not in (b"", asked.last_id):
-                asked.last_id, asked.resumes = parser.last_id, 0
-            if parser.retry_ms is not None:
-                asked.resume_s = max(parser.retry_ms / 1000, LEAST_RESUME_S)
+            if reader.last_id not in (b"", asked.last_id):
+                asked.last_id, asked.resumes = reader.last_id, 0
+            if reader.retry_ms is not None:
+                asked.resume_s = max(reader.retry_ms / 1000, LEAST_RESUME_S)
             events = await self._resumed(asked)
 
-    async def _read_events(self, events: StreamedReply, parser: EventParser, asked: _Asked) -> McpReply | None:
+    async def _read_events(self, events: EventReader, head: Head, asked: _Asked) -> McpReply | None:
         """Reads up to the response; None if the stream ends without one."""
-        async for chunk in events:
-            asked.size += len(chunk)
-            for event in parser.feed(chunk):
-                message = message_of_event(event.data)
-                if message is None:
-                    continue
-                if message.method is not None:
-                    self._note(message, asked)
-                elif is_answer(message, asked.id):
-                    head = events.head
-                    headers = (pair for pair in head.headers if pair[0] != b"content-type")
-                    json = (b"content-type", b"application/json")
-                    return McpReply(head.status, (json, *headers), event.data, asked.id, tuple(asked.urls))
-            if parser.skipped or asked.size > STREAM_TIMES * asked.max_body:
-                raise TransportError(Kind.TOO_LARGE, "The stream of events is too long.", sent=True)
+        async for event in events:
+            message = message_of_event(event.data)
+            if message is None:
+                continue
+            if message.method is not None:
+                self._note(message, asked)
+            elif is_answer(message, asked.id):
+                headers = (pair for pair in head.headers if pair[0] != b"content-type")
+                json = (b"content-type", b"application/json")
+                return McpReply(head.status, (json, *headers), event.data, asked.id, tuple(asked.urls))
         return None
 
     async def _resumed(self, asked: _Asked) -> StreamedReply:

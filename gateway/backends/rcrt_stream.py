@@ -19,12 +19,15 @@ from gateway.backends.server import USER_AGENT
 from gateway.backoff import jittered
 from gateway.dialects.rcrt import MAX_DEPTH, Crumb, asked, decode_event
 from gateway.errors import GatewayError
-from gateway.sse import EventParser, is_event_stream
-from gateway.transport import StreamedReply, TransportError
+from gateway.sse import is_event_stream
+from gateway.transport import EventBudget, EventReader, StreamedReply, TransportError
 
 log = logging.getLogger("gateway.backends")
 
 QUICK_RECONNECTS = 3
+# What a stream may bring, at once and then per second: all that happens in the workspace, in events of three lines.
+MOST_BYTES, BYTES_PER_S = 64 * 1024 * 1024, 8 * 1024 * 1024
+MOST_LINES, LINES_PER_S = 100_000, 5_000
 
 
 class StreamError(Exception):
@@ -153,13 +156,17 @@ class EventStream:
             raise StreamError("the server ended it")
 
     async def _read(self, reply: StreamedReply) -> None:
-        parser = EventParser(self._client.max_response_bytes)
-        async for chunk in reply:
-            for event in parser.feed(chunk):
+        size = self._client.max_response_bytes
+        budget = EventBudget(
+            most_bytes=MOST_BYTES + size,
+            bytes_per_s=BYTES_PER_S,
+            most_lines=MOST_LINES,
+            lines_per_s=LINES_PER_S,
+        )
+        queue = self._client.server.pool.parse_queue
+        with contextlib.closing(EventReader(reply, size, budget, queue, self._on_gap)) as events:
+            async for event in events:
                 self._take(event.data)
-            if parser.skipped:
-                parser.skipped = 0
-                self._on_gap()
 
     def _take(self, data: bytes) -> None:
         if jsontext.is_wide(data):

@@ -8,7 +8,19 @@ from __future__ import annotations
 
 from gateway.transport.dial import Origin
 from gateway.transport.errors import Kind, TransportError
+from gateway.transport.events import EventBudget, EventReader
 from gateway.transport.pool import Limits, Pool
 from gateway.transport.replies import Head, Reply, StreamedReply
 
-__all__ = ["Head", "Kind", "Limits", "Origin", "Pool", "Reply", "StreamedReply", "TransportError"]
+__all__ = [
+    "EventBudget",
+    "EventReader",
+    "Head",
+    "Kind",
+    "Limits",
+    "Origin",
+    "Pool",
+    "Reply",
+    "StreamedReply",
+    "TransportError",
+]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from math import inf
+from typing import NoReturn
 
 from msgspec import Struct
 
@@ -87,7 +88,11 @@ class Incoming(Exchange):
 
     def _must_wait(self) -> bool:
         """Whether there is no room for more; then `resume` is called when there is."""
-        return self._counted > 0 and self._memory is not None and self._memory.must_wait(self)
+        return self._counts() and self._memory is not None and self._memory.must_wait(self)
+
+    def _counts(self) -> bool:
+        """Whether any of it counts as memory."""
+        return self._counted > 0
 
     def _too_large(self) -> TransportError:
         return TransportError(Kind.TOO_LARGE, f"The reply is larger than {self._max_body} bytes.", sent=True)
@@ -142,6 +147,7 @@ class StreamedReply(Incoming):
         self._idle_s = idle_s
         self._ahead_bytes: float = ahead_bytes
         self._taken_bytes = 0
+        self._kept_bytes = 0  # as far as they are counted
         self._has_head = self._is_over = False
         self._error: TransportError | None = None
         self._news: asyncio.Future[None] | None = None
@@ -176,10 +182,31 @@ class StreamedReply(Incoming):
         while not self._has_head:
             await self._wait()
 
+    def keep(self, size: int) -> None:
+        """Counts bytes that its reader has taken and still holds. No more is read while there is no room for them."""
+        memory, more = self._memory, size - self._kept_bytes
+        if memory is None or 0 <= more < UNCOUNTED_BYTES:
+            return
+        self._kept_bytes = size
+        if more > 0:
+            memory.take(ARRIVING, more)
+            if memory.must_wait(self):
+                self._connection.pause_reading()
+        else:
+            memory.give(ARRIVING, -more)
+            if not self._counts():
+                memory.leave(self)
+
+    def check_deadline(self) -> None:
+        """Raises TransportError if its time has passed, whatever can still be read of it."""
+        if self._error is not None and self._error.kind is Kind.TIMEOUT:
+            self._raise(self._error)
+
     def close(self) -> None:
         """Ends the exchange, which costs its connection unless the whole reply has arrived."""
         self._connection.abandon(self)
         self._body = b""
+        self.keep(0)
         self.release()
         if not self._is_over:
             self.on_error(TransportError(Kind.CLOSED, "The reply was closed before its end.", sent=True))
@@ -189,15 +216,19 @@ class StreamedReply(Incoming):
         body, self._body = bytes(self._body), b""
         self._taken_bytes += len(body)
         self._max_body -= len(body)
-        self.release()
-        if not self._is_over:
+        if not self._kept_bytes:
+            self.release()
+        elif self._counted and self._memory is not None:  # it goes on waiting where it stands
+            counted, self._counted = self._counted, 0
+            self._memory.give(ARRIVING, counted)
+        if not self._is_over and not self._must_wait():
             self._connection.resume_reading()
         return body
 
     async def _wait(self) -> None:
         """Returns when something has arrived."""
         if self._error is not None:
-            raise self._error
+            self._raise(self._error)
         loop = asyncio.get_running_loop()
         self._news = loop.create_future()
         if self._idle_s == inf:
@@ -208,11 +239,19 @@ class StreamedReply(Incoming):
         finally:
             timer.cancel()
 
+    @staticmethod
+    def _raise(error: TransportError) -> NoReturn:
+        """Raises another one: the frames of one that is raised lead back to this reply, which holds it."""
+        raise TransportError(error.kind, str(error), sent=error.sent) from error
+
     def _give_up(self, news: asyncio.Future[None]) -> None:
         if not news.done():
             self._connection.abandon(self)
             message = f"The server sent nothing for {self._idle_s:g} s."
             self.on_error(TransportError(Kind.TIMEOUT, message, sent=True))
+
+    def _counts(self) -> bool:
+        return self._counted > 0 or self._kept_bytes > 0
 
     def _wake(self) -> None:
         if self._news is not None and not self._news.done():

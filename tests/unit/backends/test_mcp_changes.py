@@ -224,3 +224,25 @@ async def test_mcp_73_a_change_that_is_announced_while_a_tool_runs_counts_as_wel
     async with facing(era, script, keys={"on_change": changes}) as (backend, _):
         assert (await backend.call(INVOCATION)).value == "seven"
     assert changes.count == 1
+
+
+@pytest.mark.parametrize("era", LISTENS)
+async def test_a_stream_that_floods_is_ended_with_a_line_in_the_log_and_opened_again(
+    era: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    opened: list[Talk] = []
+
+    async def on_listen(talk: Talk) -> None:
+        opened.append(talk)
+        await begin(talk)
+        if len(opened) > 1:
+            await talk.send(chunk(CHANGED))
+            return await talk.until_closed()
+        while True:
+            await talk.send(chunk(b"\n" * 10_000))
+
+    async with announcing(era, on_listen) as (_, _, changes):
+        await changes.until(3)
+    [line] = [each for each in caplog.records if each.getMessage() == "a stream of changes broke off"]
+    assert line.levelname == "WARNING"
+    assert "10000 lines and 300 more per second" in line.__dict__["reason"]

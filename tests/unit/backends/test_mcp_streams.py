@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from gateway.jsontext import encode
 from gateway.model import Invocation, ToolFailure
 from tests.streams import http_reply
 from tests.unit.backends.mcp_facing import (
@@ -80,13 +81,32 @@ async def test_mcp_61_a_line_may_be_as_long_as_an_answer_and_no_longer(era: str)
     assert (await failure_of(era, script)).message == BROKEN
 
 
-async def test_mcp_61_a_stream_of_notifications_without_end_is_cut_off() -> None:
+FLOODS = {"notifications": (PROGRESS, "bytes"), "empty lines": (b"\n", "lines"), "comments": (b":\n", "lines")}
+
+
+@pytest.mark.parametrize(("piece", "unit"), FLOODS.values(), ids=FLOODS)
+async def test_mcp_61_a_stream_without_end_is_cut_off_with_a_line_in_the_log(
+    piece: bytes, unit: str, caplog: pytest.LogCaptureFixture
+) -> None:
     async def script(talk: Talk) -> None:
         await talk.send(EVENTS)
         while True:
-            await talk.send(chunk(PROGRESS * 100))
+            await talk.send(chunk(piece * (10_000 // len(piece))))
 
-    assert (await failure_of("modern", script, max_response="1KiB")).message == BROKEN
+    assert (await failure_of("modern", script, max_response="100KiB")).message == BROKEN
+    [line] = [each for each in caplog.records if each.getMessage() == "a tool server did not complete its answer"]
+    assert "The stream of events passes" in line.__dict__["reason"]
+    assert unit in line.__dict__["reason"]
+
+
+async def test_mcp_61_an_answer_may_be_indented_json_of_many_lines() -> None:
+    async def script(talk: Talk) -> None:
+        text = json.dumps(talk.response({"content": [], "structuredContent": {"result": [1] * 20_000}}), indent=1)
+        await talk.stream(b"".join(b"data: %b\n" % line for line in text.encode().split(b"\n")) + b"\n")
+
+    async with facing("modern", script) as (backend, _):
+        value = (await backend.call(INVOCATION)).value
+    assert json.loads(encode(value)) == {"result": [1] * 20_000}
 
 
 async def test_a_connection_is_used_again_after_a_stream_that_ends_later() -> None:

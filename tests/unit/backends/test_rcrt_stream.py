@@ -125,6 +125,24 @@ async def test_a_silent_stream_is_given_up() -> None:
         assert heard.gaps >= 3  # opened, broken off, opened
 
 
+@pytest.mark.parametrize("piece", [b"\n", b":\n"], ids=repr)
+async def test_a_stream_that_floods_is_ended_and_what_it_may_have_said_is_asked_for(
+    piece: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def script(peer: Peer) -> None:
+        await peer.request()
+        await peer.send(HEAD + event("a"))
+        while True:
+            await peer.send(piece * 10_000)
+
+    async with listening(script) as (_, heard, server):
+        await until(lambda: server.connections > 1)
+        assert heard.crumbs
+        assert heard.gaps > 1
+    lines = [each for each in caplog.records if each.getMessage() == "an event stream broke off"]
+    assert "100000 lines and 5000 more per second" in lines[0].__dict__["reason"]
+
+
 async def test_pings_keep_a_stream_alive() -> None:
     async def script(peer: Peer) -> None:
         await peer.request()
