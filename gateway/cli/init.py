@@ -86,7 +86,8 @@ def _add_callers(group: argparse._ArgumentGroup) -> None:
 
 
 def _add_choices(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("--url", metavar="URL", help="where calls go (default: the document's first server)")
+    calls = "where calls go (default: the document's first server, if it is at the origin of the document)"
+    group.add_argument("--url", metavar="URL", help=calls)
     methods = "a method whose operations may become tools, or all; may be repeated (default: those that only read)"
     group.add_argument("--method", action="append", default=[], metavar="METHOD", help=methods)
     group.add_argument(
@@ -193,7 +194,7 @@ def _write(plan: Plan) -> int:
     """Checks what is planned, writes it, and says what comes next. Raises CommandError."""
     draft, may_call, output, _ = plan
     text = _text(draft, may_call)
-    config = checked(text, output.parent)
+    config = checked(text, output.parent, without=draft.guessed)
     problems, is_good = _check_live(config)
     _create(output, text)
     say(f"{output} is written.", *draft.said, *may_call.said)
@@ -246,8 +247,8 @@ def _next_steps(plan: Plan) -> Iterator[str]:
     """The commands to go on with, each with what it is for."""
     named = plan.output != configuration.DEFAULT
     option = f" -c {shlex.quote(str(plan.output))}" if named else ""
-    variables = {**plan.draft.variables, **plan.callers.variables}
-    steps = [(f"export {name}=...", what) for name, what in variables.items() if name not in plan.exported]
+    variables, given = {**plan.draft.variables, **plan.callers.variables}, plan.exported - plan.draft.guessed
+    steps = [(f"export {name}=...", what) for name, what in variables.items() if name not in given]
     there = ", where that secret is exported too" if plan.callers.variables else ""
     steps += [
         (f"{PROGRAM} serve{option}", f"the gateway; then, in another terminal{there}:"),

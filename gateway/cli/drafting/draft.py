@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -103,7 +103,8 @@ class Draft(NamedTuple):
     """A backend for a configuration: its YAML, indented as below `backends`, and what to say about it.
 
     `form` is what it speaks, for people. `tools` are the ids `Toolkit.Tool` of what it lists. `variables` are
-    environment variables that it names, each with what belongs there.
+    environment variables that it names, each with what belongs there. Those of `guessed` are named after words of the
+    server's: whatever the shell has under such a name may be meant for another.
     """
 
     protocol: str
@@ -113,6 +114,7 @@ class Draft(NamedTuple):
     tools: tuple[str, ...]
     said: tuple[str, ...] = ()
     variables: Mapping[str, str] = {}
+    guessed: frozenset[str] = frozenset()
 
     @property
     def routes(self) -> Iterator[str]:
@@ -143,6 +145,22 @@ class CredentialWantedError(CommandError):
             super().__init__(FAILED, f"The tool server needs a credential: {reason}.", hint, *hints)
 
 
+class OtherOriginError(CommandError):
+    """A document names another origin for its calls than the user has. Nothing was sent to `url`, which is there."""
+
+    def __init__(self, url: str, place: str, *, is_url: bool, has_token: bool) -> None:
+        self.url = url
+        named = "another origin than its own" if is_url else "a server"
+        sent = "Calls and the token" if has_token else "Calls"
+        origin = urlsplit(place)
+        stay = f", or --url {origin.scheme}://{origin.netloc} to call its own" if is_url else ""
+        super().__init__(
+            USAGE,
+            f"The document at {place} names {named} for calls: {url}. Nothing was sent there.",
+            f"{sent} go there only if you say so: --url {url}{stay}.",
+        )
+
+
 class Drafter(Protocol):
     """A module that drafts backends of one protocol, or of several."""
 
@@ -151,10 +169,11 @@ class Drafter(Protocol):
         ...
 
 
-def checked(text: str, folder: Path) -> Config:
-    """Reads what is to be written to a folder. Raises CommandError."""
+def checked(text: str, folder: Path, without: Collection[str] = ()) -> Config:
+    """Reads what is to be written to a folder, as if these variables were not set. Raises CommandError."""
+    env = {name: value for name, value in os.environ.items() if name not in without}
     try:
-        return config.read(text, source="the configuration", base=folder, allow_missing_env=True)
+        return config.read(text, source="the configuration", base=folder, env=env, allow_missing_env=True)
     except ConfigError as exc:
         raise CommandError(USAGE, "No configuration can be made of this:", *exc.problems) from exc
 

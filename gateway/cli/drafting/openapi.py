@@ -19,6 +19,7 @@ from gateway.cli.drafting.draft import (
     ASKED_AS,
     Draft,
     NotSpokenError,
+    OtherOriginError,
     Wanted,
     backend_yaml,
     checked,
@@ -36,6 +37,7 @@ from gateway.openapi.document import Document, DocumentError, read_document
 from gateway.openapi.terms import Terms
 from gateway.openapi.tools import decoder, read_operations
 from gateway.settings.openapi import OpenApiBackendSettings
+from gateway.transport import Origin
 
 # Where frameworks publish their documents: FastAPI and many others, Spring, ASP.NET, Django.
 PLACES = (
@@ -69,7 +71,7 @@ async def draft(wanted: Wanted, protocol: str) -> Draft:
     source = await _found(wanted)
     document, place = source.document, source.place
     name = wanted.name or name_of(document.title) or ANY_API
-    url = wanted.calls_url or _server(document, place)
+    url = wanted.calls_url or _own_server(document, place, wanted)
     before = [f"url: {quoted(url)} # where calls go, whatever the document says", *source.yaml]
     after = list(_operations(wanted))
     terms = terms_of(_settings(name, [*before, *after], wanted.folder), name)
@@ -79,11 +81,19 @@ async def draft(wanted: Wanted, protocol: str) -> Draft:
     about = [f"  {name}: {count(len(found.tools), 'tool')} of {of}, called at {url}", *found.said]
     if place != wanted.place:
         about.append(f"  found its document (OpenAPI {document.dialect}) at {place}")
-    variables = {**wanted.variables}
-    for one in credentials.values():
-        variables |= one.variables
+    variables = {name: what for one in credentials.values() for name, what in one.variables.items()}
+    guessed = frozenset(variables)
     yaml = backend_yaml(name, protocol, [*before, *wanted.auth, *schemes.auth(credentials), *after])
-    return Draft(protocol, f"OpenAPI {document.dialect}", name, yaml, found.tools, tuple(about), variables)
+    return Draft(
+        protocol,
+        f"OpenAPI {document.dialect}",
+        name,
+        yaml,
+        found.tools,
+        tuple(about),
+        {**wanted.variables, **variables},
+        guessed,
+    )
 
 
 async def _found(wanted: Wanted) -> Source:
@@ -168,6 +178,18 @@ async def _fetch(wanted: Wanted, yaml: Sequence[str], place: str) -> bytes:
         await source.aclose()
     assert fetched is not None  # nothing was known before
     return fetched.text
+
+
+def _own_server(document: Document, place: str, wanted: Wanted) -> str:
+    """The URL of the document's first server, if the user may be taken to know it: a document is somebody else's words.
+
+    Of a file that is so unless a token would go there. Raises OtherOriginError, and as `_server`.
+    """
+    url = _server(document, place)
+    knows = Origin.parse(url) == Origin.parse(place) if wanted.is_url else not wanted.token_env
+    if not knows:
+        raise OtherOriginError(url, place, is_url=wanted.is_url, has_token=wanted.token_env is not None)
+    return url
 
 
 def _server(document: Document, place: str) -> str:

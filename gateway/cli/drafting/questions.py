@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gateway.cli.drafting.callers import AUDIENCE, Callers, Trusted
-from gateway.cli.drafting.draft import CredentialWantedError, Draft, Wanted
+from gateway.cli.drafting.draft import CredentialWantedError, Draft, OtherOriginError, Wanted
 from gateway.cli.output import CommandError, complain, say
 from gateway.logs.output import printable
 
@@ -55,14 +55,18 @@ def _place() -> str:
 
 def _asked(wanted: Wanted, ask: Ask) -> Draft:
     """Raises CommandError."""
-    try:
-        draft = ask(wanted)
-    except CredentialWantedError as exc:
-        if wanted.token_env is not None:
-            raise
-        complain(exc.lines[0])
-        wanted = replace(wanted, token_env=_token())
-        draft = ask(wanted)
+    draft = None
+    while draft is None:
+        try:
+            draft = ask(wanted)
+        except CredentialWantedError as exc:
+            if wanted.token_env is not None:
+                raise
+            complain(exc.lines[0])
+            wanted = replace(wanted, token_env=_token())
+        except OtherOriginError as exc:
+            complain(exc.lines[0])
+            wanted = replace(wanted, calls_url=_answer("URL for calls", exc.url))
     say(*draft.said)
     while wanted.name is None and (name := _answer("Name of the backend", draft.name)) != draft.name:
         renamed = _tried(partial(ask, replace(wanted, name=name)))

@@ -11,15 +11,18 @@ import select
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from gateway.cli import configuration
 from gateway.config import load
+from gateway.settings.openapi import OpenApiBackendSettings
 from tests.flow import gateways
 from tests.support.demonstration import Demo
 from tests.support.terminal import DEADLINE_S, TOOLGATE, Done, entered, environment
@@ -157,6 +160,57 @@ def test_questions_lead_to_a_file_and_bad_answers_are_asked_again(
     written = load(tmp_path / "post.yaml", env={"TOOLGATE_JWT_SECRET": "s" * 32})
     assert list(written.backends) == ["post"]
     assert configuration_file.read_text() == "mine"
+
+
+def test_another_origin_that_the_document_names_is_asked_about_before_anything_goes_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named = {"openapi": "3.1.0", "info": {"title": "Pets", "version": "1"}, "paths": {"/a": {"get": {}}}}
+    pets = tmp_path / "pets.json"
+    pets.write_text(json.dumps(named | {"servers": [{"url": "http://127.0.0.1:1"}]}))
+    monkeypatch.setenv("PETS_TOKEN", "t0k")
+    refusal = refused(str(pets), "-o", str(tmp_path / "out.yaml"), "--token-env", "PETS_TOKEN")
+    assert "names a server for calls: http://127.0.0.1:1. Nothing was sent there.\n" in refusal
+    assert os.listdir(tmp_path) == ["pets.json"]
+    typed = f"{pets}\nhttp://127.0.0.1:2/own\n\n\n\n"
+    done = answered(typed, tmp_path, monkeypatch, "--token-env", "PETS_TOKEN")
+    assert "URL for calls [http://127.0.0.1:1]: " in done.stdout
+    written = load(tmp_path / configuration.DEFAULT, env={"PETS_TOKEN": "t0k"}).backends["pets"]
+    assert isinstance(written, OpenApiBackendSettings)
+    assert written.url == "http://127.0.0.1:2/own"
+
+
+class GitHub(BaseHTTPRequestHandler):
+    """Answers with a document whose words name a variable that many have in their shell; notes what it is sent."""
+
+    sent: ClassVar[list[str | None]] = []
+
+    def do_GET(self) -> None:
+        self.sent.append(self.headers["authorization"])
+        schemes = {"token": {"type": "http", "scheme": "bearer"}}
+        api = {"openapi": "3.1.0", "info": {"title": "GitHub", "version": "1"}, "paths": {"/a": {"get": {}}}}
+        text = json.dumps(api | {"components": {"securitySchemes": schemes}, "security": [{"token": []}]}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+def test_a_variable_that_only_the_document_names_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GITHUB_TOKEN", "canary")
+    with ThreadingHTTPServer(("127.0.0.1", 0), GitHub) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}/openapi.json"
+        done = entered("init", url, "-o", str(tmp_path / "out.yaml"))
+        server.shutdown()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "${env:GITHUB_TOKEN}" in (tmp_path / "out.yaml").read_text()
+    assert "export GITHUB_TOKEN=...  # what the API expects" in re.sub(" +#", "  #", done.stdout)
+    assert GitHub.sent
+    assert not any("canary" in (sent or "") for sent in GitHub.sent)
 
 
 def test_a_token_is_asked_for_where_the_server_wants_one(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,8 +12,10 @@ from typing import Any
 import pytest
 
 from gateway.cli.drafting.asking import ask
-from gateway.cli.drafting.draft import Draft, Wanted, checked
+from gateway.cli.drafting.draft import Draft, OtherOriginError, Wanted, checked
 from gateway.cli.output import CommandError
+from tests.streams import accepting
+from tests.unit.cli.drafting.answering import answering, json_page
 
 pytestmark = pytest.mark.anyio
 
@@ -66,6 +70,46 @@ async def test_one_credential_stands_alone_and_servers_may_have_variables(tmp_pa
     assert (draft.name, list(draft.variables)) == ("pet_shop", ["PET_SHOP_CORP"])
     assert pets.url == "https://eu.pets.example:8443"
     assert set(pets.auth.model_fields_set) == {"bearer"}
+
+
+class Elsewhere:
+    """A server that nobody has named, and the connections it gets."""
+
+    def __init__(self) -> None:
+        self.connections = 0
+
+    async def __call__(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        writer.close()
+
+
+SERVERS = ["http://127.0.0.1:{port}/v1", "//127.0.0.1:{port}/v1", "http://{{where}}:{port}"]
+
+
+@pytest.mark.parametrize("has_token", [True, False])
+@pytest.mark.parametrize("server", SERVERS)
+async def test_no_request_goes_to_an_origin_that_only_the_document_names(
+    server: str, has_token: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PETS_TOKEN", "t0k")
+    token = {"token_env": "PETS_TOKEN"} if has_token else {}
+    elsewhere = Elsewhere()
+    async with accepting(elsewhere) as port:
+        variables = {"where": {"default": "127.0.0.1"}}
+        named = {"url": server.format(port=port), "variables": variables}
+        async with answering({"/openapi.json": json_page(document([named]))}) as site:
+            for path in ("", "/openapi.json"):
+                with pytest.raises(OtherOriginError) as refused:
+                    await ask(site.wanted(path, **token))
+                url = f"http://127.0.0.1:{port}"
+                assert (refused.value.url.removesuffix("/v1"), refused.value.code) == (url, 2)
+                assert f"--url {refused.value.url}, or --url {site.url} to call its own." in str(refused.value)
+            draft = await ask(site.wanted("", calls_url=url, **token))
+            assert settings(draft, tmp_path).url == url
+        in_file = document([named | {"url": url}])
+        with pytest.raises(OtherOriginError) if has_token else contextlib.nullcontext():
+            await drafted(tmp_path, in_file, **token)
+    assert elsewhere.connections == 0
 
 
 REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
