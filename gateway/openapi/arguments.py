@@ -12,7 +12,7 @@ from gateway.model import Json, JsonObject
 from gateway.openapi.errors import OperationError
 from gateway.openapi.keywords import texts_of
 from gateway.openapi.operations import Operation
-from gateway.openapi.paths import PLACEHOLDER
+from gateway.openapi.paths import PLACEHOLDER, names_in, split_path
 from gateway.openapi.plan import METHOD_FIELD, Style, Where
 from gateway.openapi.schemas import Converter
 from gateway.wire import is_token
@@ -104,6 +104,8 @@ def arguments_of(
     `excluded` are pairs of a place and a name, in lower case if it is that of a header: no argument goes there. `given`
     are the names of those of which the operator speaks.
     """
+    path, query = split_path(operation.template)
+    excluded = {*excluded, *(("query", name) for name in names_in(query))}
     found: list[tuple[Where, JsonObject]] = []
     for node in operation.parameters:
         where: Where = node["in"]
@@ -113,7 +115,7 @@ def arguments_of(
             warnings.append("It takes an Idempotency-Key, which is sent if 'idempotency_key' is set.")
         elif _overrides(where, node["name"]):
             warnings.append(f"Only the operator can give {node['name'][:64]}, which makes a request mean another one.")
-    placeholders = dict.fromkeys(PLACEHOLDER.findall(operation.template))
+    placeholders = dict.fromkeys(PLACEHOLDER.findall(path))
     found = [(where, node) for where, node in found if _has_place(where, node["name"], placeholders, warnings)]
     for name in placeholders:
         if not any(where == "path" and node["name"] == name for where, node in found):

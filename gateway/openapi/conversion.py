@@ -10,11 +10,13 @@ from typing import NamedTuple
 
 from gateway.model import Json, JsonObject
 from gateway.openapi.definitions import NO_MEMBERS, Definitions, Direction, Key, Needed
+from gateway.openapi.errors import UnresolvedError
 from gateway.openapi.keywords import (
     ANNOTATIONS,
     PLAIN,
     check_dialect,
     is_number,
+    is_reference,
     options_of,
     or_null,
     texts_of,
@@ -49,8 +51,7 @@ class Conversion:
         """A schema, `without` some members of its object. Raises OperationError."""
         if not isinstance(schema, dict):
             return schema if isinstance(schema, bool) else {}
-        if self._definitions.ref_alone and isinstance(schema.get("$ref"), str):
-            schema = {key: value for key, value in schema.items() if key in _BESIDE_REF}
+        schema = self._seen(schema)
         if self._mark:
             without |= self._definitions.marked(schema, self._mark)
         here = _Here(schema, {}, without)
@@ -66,6 +67,14 @@ class Conversion:
         if schema.get("nullable") is True or schema.get("x-nullable") is True:
             return or_null(here.result)
         return here.result
+
+    def _seen(self, schema: JsonObject) -> JsonObject:
+        """A schema without what does not count beside a `$ref`, and with the members that a `$ref` may stand for."""
+        if self._definitions.ref_alone and isinstance(schema.get("$ref"), str):
+            schema = {key: value for key, value in schema.items() if key in _BESIDE_REF}
+        if is_reference(schema.get("properties")):
+            schema = {**schema, "properties": self._definitions.resolve(schema["properties"])}
+        return schema
 
     # Each of these converts one keyword.
 
@@ -109,7 +118,7 @@ class Conversion:
     def _reference(self, here: _Here, _: str, value: Json) -> None:
         if not isinstance(value, str):
             return
-        reference = self._definitions.pointer(value)
+        reference = self._definitions.known(value)
         without = here.without and self._definitions.mentioned(reference, here.without, self._mark)
         target = self._definitions.refer(Key(reference, self._direction, without), self._needed)
         if "$ref" in here.result:
@@ -132,18 +141,18 @@ class Conversion:
     def _others(self, here: _Here, keyword: str, value: Json) -> None:
         """Which further members there may be. Servers answer with more than they say, so answers may have any."""
         if isinstance(value, dict | bool) and not (value is False and self._direction == "output"):
-            here.result[keyword] = self._member(value)
+            here.result[keyword] = self._optional(value)
 
     def _items(self, here: _Here, keyword: str, value: Json) -> None:
         items = self._as("input") if self._direction == "patch" else self  # a patch replaces arrays as a whole
         if isinstance(value, dict | bool):
-            here.result[keyword] = items.schema(value)
+            here.result[keyword] = items._or_anything(value)
         elif isinstance(value, list) and value:
-            converted = [items.schema(inner) for inner in value]
+            converted = [items._or_anything(inner) for inner in value]
             others = here.schema.get("additionalItems")
             here.result["prefixItems"] = converted
             if isinstance(others, dict | bool):
-                here.result["items"] = items.schema(others)
+                here.result["items"] = items._or_anything(others)
 
     def _all_of(self, here: _Here, keyword: str, value: Json) -> None:
         if not isinstance(value, list):
@@ -163,7 +172,7 @@ class Conversion:
         """
         if not isinstance(value, list) or not value:
             return
-        converted = [self.schema(branch, here.without) for branch in value]
+        value, converted = self._branches(value, here.without)
         if self._direction == "exact":
             here.result[keyword] = converted
             return
@@ -199,7 +208,12 @@ class Conversion:
 
     def _properties(self, here: _Here, keyword: str, value: Json) -> None:
         if isinstance(value, dict):
-            members = {name: self._member(inner) for name, inner in value.items() if name not in here.without}
+            required = texts_of(here.schema.get("required")) if self._direction == "input" else ()
+            members: JsonObject = {}
+            for name, inner in value.items():
+                if name not in here.without:
+                    is_required = name in required or (isinstance(inner, dict) and inner.get("required") is True)
+                    members[name] = self._member(inner) if is_required else self._optional(inner)
             if members:
                 here.result[keyword] = members
 
@@ -207,7 +221,7 @@ class Conversion:
         if isinstance(value, dict):
             patterns = {name: self._definitions.pattern(name) for name in value}
             here.result[keyword] = {
-                pattern: self._member(value[name]) for name, pattern in patterns.items() if pattern is not None
+                pattern: self._optional(value[name]) for name, pattern in patterns.items() if pattern is not None
             }
 
     def _dependent_schemas(self, here: _Here, keyword: str, value: Json) -> None:
@@ -253,6 +267,34 @@ class Conversion:
     def _member(self, schema: Json) -> Json:
         """The schema of a member, which a patch may set to null."""
         return or_null(self.schema(schema)) if self._direction == "patch" else self.schema(schema)
+
+    def _optional(self, schema: Json) -> Json:
+        """The schema of a member that may be left out; anything if it refers to nothing."""
+        return or_null(self._or_anything(schema)) if self._direction == "patch" else self._or_anything(schema)
+
+    def _or_anything(self, schema: Json) -> Json:
+        try:
+            return self.schema(schema)
+        except UnresolvedError as exc:
+            self._definitions.warn(f"A member that may be left out may be anything: {exc}")
+            return {}
+
+    def _branches(self, value: list[Json], without: frozenset[str]) -> tuple[list[Json], list[Json]]:
+        """The alternatives that refer to something, as they are and converted. Raises UnresolvedError if none does."""
+        left: list[Json] = []
+        converted: list[Json] = []
+        wrong: UnresolvedError | None = None
+        for branch in value:
+            try:
+                converted.append(self.schema(branch, without))
+                left.append(branch)
+            except UnresolvedError as exc:
+                wrong = exc
+        if wrong is not None and not left:
+            raise wrong
+        if wrong is not None:
+            self._definitions.warn(f"An alternative is left out: {wrong}")
+        return left, converted
 
     def _as(self, direction: Direction) -> Conversion:
         return Conversion(self._definitions, direction, self._needed)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from gateway.model import JsonObject
+from gateway.model import Json, JsonObject
 
 # `patch` is a JSON merge patch (RFC 7396) of what `input` describes. `exact` is for conditions: a schema is made less
 # strict elsewhere, and what it must not be would become stricter by that.
@@ -42,12 +42,16 @@ class Definitions(Protocol):
         """The reference to a definition, which is needed then."""
         ...
 
-    def pointer(self, reference: str) -> str:
-        """A reference as a JSON Pointer; it may name an anchor that stands once. Raises OperationError."""
+    def known(self, reference: str) -> str:
+        """A reference as a JSON Pointer to something; it may name an anchor that stands once. Raises OperationError."""
+        ...
+
+    def resolve(self, schema: Json) -> JsonObject:
+        """The object that a node of the document is, or that it refers to. Raises OperationError."""
         ...
 
     def parts(self, schema: JsonObject, *keywords: str) -> Iterator[JsonObject]:
-        """A schema and those that look at the same value by these keywords, or by reference. Raises OperationError."""
+        """A schema and those that look at the same value by these keywords, or by references that lead somewhere."""
         ...
 
     def marked(self, schema: JsonObject, mark: str) -> frozenset[str]:

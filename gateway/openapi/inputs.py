@@ -10,7 +10,7 @@ from gateway.jsontext import encode
 from gateway.model import Json, JsonObject
 from gateway.openapi.arguments import BODY, Argument, arguments_of
 from gateway.openapi.definitions import Needed
-from gateway.openapi.errors import OperationError
+from gateway.openapi.errors import OperationError, UnresolvedError
 from gateway.openapi.guarded import FORMS
 from gateway.openapi.members import POINTER, has_member, requires_members, taken_out
 from gateway.openapi.operations import Operation
@@ -21,7 +21,6 @@ from gateway.openapi.terms import Terms, ToolTerms
 from gateway.openapi.texts import harmless
 from gateway.schemas.inline import with_subschemas
 
-MAX_BYTES = 64 * 1024  # of an input schema, which is in the list of every caller
 DESCRIBED_DEPTH = 3  # schemas one inside the other whose descriptions stay in one that is too large
 USUALLY_WITHOUT_BODY = ("GET", "HEAD", "DELETE", "OPTIONS")  # RFC 9110, 9.3: a body there means nothing by itself
 
@@ -70,15 +69,22 @@ def _input_of(
     fixed = dict.fromkeys(_hidden(arguments, given, tool_terms)) | given  # null is not sent
     needed: Needed = {}
     properties: JsonObject = {}
-    shown = [one for one in arguments if one.argument not in fixed]
-    for argument in shown:
-        schema = converter.convert(argument.schema, "input", needed)
+    for argument in [one for one in arguments if one.argument not in fixed]:
+        try:
+            schema = converter.convert(argument.schema, "input", needed)
+        except UnresolvedError as exc:
+            if argument.required:
+                raise
+            warnings.append(f"Its parameter {argument.name[:64]!r} is left out: {exc}")
+            arguments.remove(argument)
+            continue
         properties[argument.argument] = _described(schema, argument.description, is_deprecated=argument.is_deprecated)
+    shown = [one for one in arguments if one.argument not in fixed]
     required = [one.argument for one in shown if one.required]
     body = _body(operation, converter, terms, tool_terms, needed, properties, required, warnings)
     schema = _root(properties, required, converter.definitions(needed))
     return Input(
-        schema=_small(schema, warnings),
+        schema=_small(schema, terms.bounds.max_schema_bytes, warnings),
         parameters=tuple(_parameter(one, fixed.get(one.argument, UNSET), terms, tool_terms) for one in arguments),
         body=body,
         warnings=tuple(warnings),
@@ -187,7 +193,13 @@ def _body(
     if payload.kind in FORMS and not has_member(payload.schema, METHOD_FIELD, converter):
         hidden += (f"/{METHOD_FIELD}",)
     if "" not in fixed:
-        converted = converter.convert(schema, payload.direction, needed)
+        try:
+            converted = converter.convert(schema, payload.direction, needed)
+        except UnresolvedError as exc:
+            if is_required or fixed:
+                raise
+            warnings.append(f"Its body is left out: {exc}")
+            return None
         description = operation.body.get("description")
         properties[BODY] = _described(converted, description if isinstance(description, str) else "")
         if is_required and not (fixed and not requires_members(schema, converter)):
@@ -205,17 +217,17 @@ def _body(
 # The size.
 
 
-def _small(schema: JsonObject, warnings: list[str]) -> JsonObject:
-    """A schema that is not too large, if need be without what its inner parts say of themselves.
+def _small(schema: JsonObject, most: int, warnings: list[str]) -> JsonObject:
+    """A schema of so many bytes at most, if need be without what its inner parts say of themselves.
 
     Raises OperationError.
     """
     size = len(encode(schema))
-    if size <= MAX_BYTES:
+    if size <= most:
         return schema
     small = _undescribed(schema, 0)
-    if (left := len(encode(small))) > MAX_BYTES:
-        raise OperationError(f"Its input schema has {left} bytes; {MAX_BYTES} are allowed.")
+    if (left := len(encode(small))) > most:
+        raise OperationError(f"Its input schema has {left} bytes; {most} are allowed (discovery.max_schema).")
     warnings.append(f"Its input schema has {size} bytes; the descriptions of inner members are left out.")
     return small
 

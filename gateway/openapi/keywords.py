@@ -31,6 +31,11 @@ def is_number(value: Json) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
+def is_reference(named: Json) -> bool:
+    """Whether an object in which each member has a name of the document's is a reference instead."""
+    return isinstance(named, dict) and isinstance(named.get("$ref"), str)
+
+
 def _is_positive(value: Json) -> bool:
     return is_number(value) and value > 0
 

@@ -12,7 +12,7 @@ from gateway.dialects.listings import MAX_SHOWN
 from gateway.model import Json, JsonObject, Rejected
 from gateway.openapi.document import Document
 from gateway.openapi.errors import OperationError
-from gateway.openapi.paths import PLACEHOLDER
+from gateway.openapi.paths import PLACEHOLDER, split_path
 from gateway.openapi.plan import METHODS
 from gateway.openapi.terms import Terms
 from gateway.wire import is_token
@@ -175,6 +175,9 @@ def _check_template(path: str) -> None:
     """Raises OperationError for a path that could lead elsewhere, or that is not one of OpenAPI."""
     if not path.startswith("/"):
         raise OperationError("Its path does not begin with '/'.")
+    if PLACEHOLDER.search(path.partition("#")[0].partition("?")[2]):
+        raise OperationError("Its path has a query with a placeholder.")
+    path, _ = split_path(path)
     rest = PLACEHOLDER.sub("x", path)
     if wrong := next((one for one in rest if one in "{}?#\\" or not one.isprintable()), ""):
         raise OperationError(f"Its path has the character {wrong!r}, which no path may have.")

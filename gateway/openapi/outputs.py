@@ -116,8 +116,11 @@ def _schema(
     except OperationError as exc:
         warnings.append(f"Its output schema cannot be used: {exc}")
         return ANYTHING
-    if terms.output_schemas == "capped" and len(encode(schema)) > MAX_BYTES:
-        warnings.append(f"Its output schema has more than {MAX_BYTES} bytes and is left out (output_schemas: capped).")
+    most, key = terms.bounds.max_schema_bytes, "discovery.max_schema"
+    if terms.output_schemas == "capped" and most > MAX_BYTES:
+        most, key = MAX_BYTES, "output_schemas: capped"
+    if len(encode(schema)) > most:
+        warnings.append(f"Its output schema has more than {most} bytes and is left out ({key}).")
         return ANYTHING
     return schema
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 from itertools import islice
 from typing import NamedTuple
 from unicodedata import normalize
-from urllib.parse import unquote_to_bytes
+from urllib.parse import unquote_plus, unquote_to_bytes
 
 from gateway.openapi.serialise import UnsendableError, encoder
 
@@ -18,6 +18,7 @@ CLIMBS = "is, or has as a part, '.' or '..', which means another path"
 
 _MARK = "\0"  # where a placeholder stood: no path has one
 _encoded = encoder("/%:@!$&'()*+,;=")  # `%` begins what is encoded already
+_query = encoder("/%:@!$'()*,;=&?")
 _forbidden = re.compile(r"[\x00-\x1f\x7f-\x9f\\]").search  # Windows takes a backslash for a slash
 _parts = re.compile(r"[/;]").split  # servers that know parameters of a segment cut it at the semicolon
 
@@ -42,6 +43,20 @@ def read_template(template: str) -> tuple[str, tuple[Segment, ...]]:
         if inside:
             segments.append(Segment(frame, inside))
     return "/".join(frames), tuple(segments)
+
+
+def split_path(key: str) -> tuple[str, str]:
+    """The path in a key of a document's `paths`, and the query that is the same in all requests.
+
+    A fragment is never sent: documents tell operations with one path apart by it.
+    """
+    path, _, query = key.partition("#")[0].partition("?")
+    return path, _query(query)
+
+
+def names_in(query: str) -> list[str]:
+    """The names of the parameters in a query."""
+    return [unquote_plus(pair.partition("=")[0]) for pair in query.split("&") if pair]
 
 
 def written(path: str) -> str:

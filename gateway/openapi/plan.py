@@ -114,7 +114,7 @@ class AnswerPlan(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An operation as it is called. `path` is its template below the backend's URL, with the prefix of its server.
 
-    `prefix` is that alone: no redirect leads out of it.
+    `prefix` is that alone: no redirect leads out of it. `query` is the same in all calls, as it is sent.
 
     `can_repeat`: what its method promises, or an idempotency key: sending it twice does as much as once.
     `key_header` is the header of that key, which is sent as a quoted string (`key_quoted`) or bare.
@@ -123,6 +123,7 @@ class Plan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     method: str
     path: str
     prefix: str = ""
+    query: str = ""
     parameters: tuple[Parameter, ...] = ()
     body: BodyPlan | None = None
     accept: str = "application/json, */*;q=0.1"

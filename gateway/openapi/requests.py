@@ -37,8 +37,8 @@ def request_of(plan: Plan, arguments: Arguments, call_id: str) -> WireRequest:
     placed = _placed(plan, given, wrong)
     body = _body(plan.body, given, wrong) if plan.body is not None else None
     target = "" if wrong else _path(plan, placed.path, wrong)
-    if placed.query:
-        target = f"{target}?{'&'.join(placed.query)}"
+    if query := [plan.query, *placed.query] if plan.query else placed.query:
+        target = f"{target}?{'&'.join(query)}"
     headers = [_header("accept", plan.accept), *placed.headers]
     if placed.cookies:
         headers.append(_header("cookie", "; ".join(placed.cookies)))
@@ -120,7 +120,7 @@ def _check_names(plan: Plan, parameter: Parameter, members: Mapping[str, Json]) 
     if not (_is_form(parameter) if where == "querystring" else is_exploded):
         return
     others = (other.name for other in plan.parameters if other.where == where and other is not parameter)
-    taken = {name.casefold() for name in (*others, *plan.access.key_names, METHOD_FIELD)}
+    taken = {name.casefold() for name in (*others, *plan.access.key_names, *paths.names_in(plan.query), METHOD_FIELD)}
     # In brackets, and behind dots, stand members, whose parent some servers would replace.
     if any(_FIRST.split(name, 1)[0].strip().casefold() in taken for name in members):
         raise UnsendableError("has a member with the name of another parameter")

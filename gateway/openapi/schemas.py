@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 
 from gateway.model import Json, JsonObject
 from gateway.openapi import references
 from gateway.openapi.conversion import Conversion
 from gateway.openapi.definitions import NO_MEMBERS, Direction, Key, Needed
 from gateway.openapi.document import Document
-from gateway.openapi.errors import OperationError
-from gateway.openapi.keywords import bare_pattern, check_dialect
+from gateway.openapi.errors import OperationError, UnresolvedError
+from gateway.openapi.keywords import bare_pattern, check_dialect, is_reference
 from gateway.schemas import CompiledSchema, SchemaError
 
 BEFORE_2019 = re.compile("draft-0[467]")
@@ -41,6 +42,7 @@ class Converter:
         self._names: dict[Key, str] = {}
         self._variants = 0
         self._marked: dict[tuple[str, str], bool] = {}  # whether what a reference names has a mark
+        self._known: dict[str, str] = {}
         self._patterns: dict[str, str | None] = {}
         self._anchors: dict[str, set[str]] | None = None
 
@@ -121,12 +123,21 @@ class Converter:
             raise OperationError(f"It refers to {reference[:SHOWN]!r}, the name of several parts of its document.")
         return next(iter(places), reference)
 
+    def known(self, reference: str) -> str:
+        """A reference as a JSON Pointer to something. Raises OperationError; UnresolvedError if there is nothing."""
+        found = self._known.get(reference)
+        if found is None:
+            found = self.pointer(reference)
+            self.document.follow({"$ref": found})
+            self._known[reference] = found
+        return found
+
     def target(self, reference: str) -> Json:
         """What a reference points to. Raises OperationError."""
         return references.target(self.document.root, self.pointer(reference))
 
     def parts(self, schema: JsonObject, *keywords: str) -> Iterator[JsonObject]:
-        """A schema and those that look at the same value by these keywords, or by reference. Raises OperationError."""
+        """A schema and those that look at the same value by these keywords, or by references that lead somewhere."""
         if "$ref" not in schema and schema.keys().isdisjoint(keywords):
             yield schema
             return
@@ -137,9 +148,12 @@ class Converter:
             if not isinstance(part, dict) or id(part) in seen:
                 continue
             seen.add(id(part))
+            if is_reference(part.get("properties")):
+                part = {**part, "properties": self.resolve(part["properties"])}
             yield part
             if isinstance(reference := part.get("$ref"), str):
-                waiting.append(self.target(reference))
+                with suppress(UnresolvedError):
+                    waiting.append(self.target(reference))
             for keyword in keywords:
                 if isinstance(branches := part.get(keyword), list):
                     waiting.extend(branches)

@@ -22,6 +22,7 @@ from gateway.openapi.inputs import input_of
 from gateway.openapi.names import description_of, tool_names, version_of
 from gateway.openapi.operations import Operation, PartialOperation, completed, partial_operations, rejected
 from gateway.openapi.outputs import output_of
+from gateway.openapi.paths import split_path
 from gateway.openapi.plan import OperationTool, Plan
 from gateway.openapi.report import NO_LIST, OperationOutcome, report_of
 from gateway.openapi.schemas import Converter
@@ -184,13 +185,15 @@ class _Maker:
         giving = output_of(operation, self._converter, terms, said)
         self.notes = (*notes, *taking.warnings, *giving.warnings)
         named = tool_and_version(self._names[operation.place], self._version, terms.bounds.toolkit)
+        path, query = split_path(operation.template)
         is_safe = operation.method in SAFE and not said.unsafe
         can_repeat = is_safe or _is_idempotent(operation)
         key_header = "" if can_repeat else terms.key_header
         plan = Plan(
             method=operation.method,
-            path=operation.prefix + operation.template,
+            path=operation.prefix + path,
             prefix=operation.prefix,
+            query=query,
             parameters=taking.parameters,
             body=taking.body,
             accept=giving.accept,

@@ -6,12 +6,17 @@ from typing import Any
 
 import pytest
 from msgspec import UNSET
+from msgspec.structs import replace
 
+from gateway.jsontext import encode
 from gateway.openapi.errors import OperationError
 from gateway.openapi.inputs import Input
 from gateway.openapi.plan import Field
+from gateway.openapi.tools import decoder, read_operations
 from gateway.schemas import CompiledSchema
 from tests.unit.openapi.converting import body_, input_
+from tests.unit.openapi.documents import BOUNDS, root, terms
+from tests.unit.openapi.requesting import refusal, send
 
 STRING = {"type": "string"}
 JSON = {"application/json": {"schema": {"type": "object", "properties": {"a": STRING}, "required": ["a"]}}}
@@ -518,3 +523,92 @@ def test_a_body_that_stands_inside_itself_is_refused() -> None:
     content = {"multipart/form-data": {"schema": {"$ref": "#/components/schemas/A"}}}
     with pytest.raises(OperationError, match="inside itself"):
         body_(content, components={"schemas": schemas})
+
+
+def test_the_size_of_a_schema_is_bounded_by_the_operator_alone() -> None:
+    members = {f"member{n}": {"type": "string", "enum": ["x" * 900]} for n in range(150)}
+    content = {"application/json": {"schema": {"type": "object", "properties": members}}}
+    large = {"bounds": replace(BOUNDS, max_schema_bytes=256 * 1024)}
+    assert "member149" in body_(content, terms=large).schema["properties"]["body"]["properties"]
+    with pytest.raises(OperationError, match=r"65536 are allowed \(discovery.max_schema\)"):
+        body_(content)
+
+
+NOWHERE = {"$ref": "#/components/schemas/Nowhere"}
+
+
+def test_a_reference_to_nothing_costs_only_the_member_that_has_it() -> None:
+    schema = {
+        "type": "object",
+        "required": ["name"],
+        "properties": {
+            "name": STRING,
+            "gone": NOWHERE,
+            "list": {"type": "array", "items": NOWHERE},
+            "map": {"type": "object", "additionalProperties": NOWHERE},
+            "either": {"oneOf": [NOWHERE, STRING]},
+            "inner": {"$ref": "#/components/schemas/Inner"},
+        },
+    }
+    inner = {"type": "object", "properties": {"a": NOWHERE, "b": STRING}}
+    components = {"schemas": {"Inner": inner, "Chain": NOWHERE}}
+    for version in ("3.0.3", "3.1.0"):
+        found = body_({"application/json": {"schema": schema}}, version=version, components=components)
+        properties = found.schema["properties"]["body"]["properties"]
+        assert properties["gone"] == {}
+        assert (properties["list"]["items"], properties["map"]["additionalProperties"]) == ({}, {})
+        assert properties["either"] == {"anyOf": [STRING]}
+        assert found.schema["$defs"]["Inner"]["properties"] == {"a": {}, "b": STRING}
+    listed = [parameter("a"), {**parameter("b"), "schema": NOWHERE}, {**parameter("c"), "schema": {"allOf": [NOWHERE]}}]
+    found = input_({"parameters": listed, "requestBody": {"content": {"application/json": {"schema": NOWHERE}}}})
+    assert (names(found), [one.name for one in found.parameters], found.body) == (["a"], ["a"], None)
+    assert len([text for text in found.warnings if "is left out: It refers to" in text]) == 3
+
+
+@pytest.mark.parametrize("gone", [NOWHERE, {"$ref": "#/components/schemas/Chain"}, {"allOf": [NOWHERE]}])
+def test_a_reference_to_nothing_in_what_is_required_leaves_the_operation_out(gone: Any) -> None:
+    schema = {"type": "object", "required": ["gone"], "properties": {"gone": gone}}
+    components = {"schemas": {"Chain": NOWHERE}}
+    with pytest.raises(OperationError, match="Nowhere"):
+        body_({"application/json": {"schema": schema}}, body={"required": True}, components=components)
+    with pytest.raises(OperationError, match="Nowhere"):
+        body_({"application/json": {"schema": gone}}, body={"required": True}, components=components)
+    with pytest.raises(OperationError, match="Nowhere"):
+        input_({"parameters": [{**parameter("a"), "schema": gone, "required": True}]}, components=components)
+
+
+def test_members_that_stand_elsewhere_are_those_of_the_object() -> None:
+    schemas = {"Members": {"a": STRING, "id": {"readOnly": True}}}
+    named = {"type": "object", "properties": {"$ref": "#/components/schemas/Members"}}
+    body = body_({"application/json": {"schema": named}}, components={"schemas": schemas}).schema["properties"]["body"]
+    assert body["properties"] == {"a": STRING}
+
+
+def test_what_a_path_has_as_a_query_is_in_all_requests_and_no_argument() -> None:
+    listed = [
+        parameter("action", required=True),
+        parameter("page"),
+        {**parameter("more"), "schema": {"type": "object"}},
+    ]
+    found = input_({"parameters": listed}, "/a/x?action=list&v=%31 #List")
+    assert names(found) == ["page", "more"]
+    paths = {
+        "/a/x?action=list&v=%31 #List": {"get": {"parameters": listed, "responses": {}}},
+        "/a/x?action=drop": {"get": {"responses": {}}},
+        "/a#One": {"get": {"responses": {}}},
+        "/a#Two": {"get": {"responses": {}}},
+    }
+    _, *parts = read_operations(encode(terms()), encode(root(paths)))
+    read = decoder()
+    tools = {tool.remote_id.partition(" ")[2]: tool for part in parts for tool in read(part)}
+    assert len({tool.tool for tool in tools.values()}) == 4
+
+    def path(key: str, arguments: Any) -> str:
+        return send(tools[key].plan, arguments).path
+
+    assert path("/a/x?action=list&v=%31 #List", {"page": "2"}) == "/a/x?action=list&v=%31%20&page=2"
+    assert path("/a/x?action=drop", {}) == "/a/x?action=drop"
+    assert (path("/a#One", {}), path("/a#Two", {})) == ("/a", "/a")
+    for name in ("action", "Action", "action[]", "v"):
+        refused = refusal(tools["/a/x?action=list&v=%31 #List"].plan, {"more": {name: "drop"}})
+        assert refused == {"more": "has a member with the name of another parameter"}
