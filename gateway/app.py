@@ -48,7 +48,7 @@ from gateway.http.accesslog import AccessLog
 from gateway.http.apps import admin_app, public_app
 from gateway.http.clientip import ip_of
 from gateway.http.edge import Edge
-from gateway.http.origins import Cors, allowed_hosts
+from gateway.http.origins import Cors, PageOrigins, allowed_hosts
 from gateway.http.routes import CALLBACKS, CALLS
 from gateway.listeners import Listeners
 from gateway.memory import BodyMemory
@@ -264,6 +264,7 @@ class Gateway:
             max_body_bytes=server.max_body_bytes,
             strict=config.errors.strict,
             hosts=allowed_hosts(server),
+            allows_page=PageOrigins(server, self.public_url).allows,
             cors=None if server.cors is None else Cors(server.cors, forwarded),
         )
 

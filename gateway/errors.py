@@ -151,6 +151,16 @@ class FixedError(GatewayError):
     reason: str
 
 
+class OtherOriginError(FixedError):
+    """A request that a page of a foreign origin has sent (MCP 2026-07-28, Transports: Security Warning)."""
+
+    code = ErrorCode.FORBIDDEN
+    message = reason = "Pages of that origin may not call."
+
+    def __init__(self) -> None:
+        pass
+
+
 class UnauthenticatedError(FixedError):
     """The caller is not known. `attempted`: a signature or a key was checked, which may have been a guess."""
 

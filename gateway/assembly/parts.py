@@ -118,7 +118,7 @@ def surfaces(config: Config, sealer: Sealer, consents: TimedSealer, public_url: 
             issuers=() if config.auth is None else config.auth.authorization_servers,
             scopes=sorted(set.intersection(*needed)) if needed else (),
         ),
-        allows_page=PageOrigins(config.server.cors, public_url).allows,
+        allows_page=PageOrigins(config.server, public_url).allows,
     )
     return REST, mcp_surface
 

@@ -48,6 +48,10 @@ class OperatorsOnly:
         self._console = console
         self._settings = settings
 
+    def is_served_at(self, host: str) -> bool:
+        """Whether a Host header names this listener, for all that operators get there."""
+        return guard.is_known(host, AllowedHosts(self._settings().hosts))
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._console(scope, receive, send)

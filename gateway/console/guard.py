@@ -6,19 +6,18 @@ permission of the browser. So the host has to be known, and the browser has to s
 
 from __future__ import annotations
 
-from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
 from gateway.console.origin import host_of, refusal_of_other_site
-from gateway.http.origins import AllowedHosts
+from gateway.http.origins import AllowedHosts, is_address
 
 
 def refusal(request: Request, known: AllowedHosts, *, is_page: bool) -> str | None:
     """Why a request is refused, in a sentence; None if it is not. `known` are host names besides addresses."""
     host = request.headers.get("host", "")
-    if not (_is_address(host_of(host)) or known.allows(host.encode("latin-1"))):
+    if not is_known(host, known):
         return "The console is not served at this host name. Open it by its address, or add the name to console.hosts."
     origin = request.headers.get("origin")
     if origin is not None and urlsplit(origin).netloc.lower() != host.lower():  # a proxy may have taken TLS off
@@ -26,12 +25,6 @@ def refusal(request: Request, known: AllowedHosts, *, is_page: bool) -> str | No
     return refusal_of_other_site(request, is_page=is_page)
 
 
-def _is_address(host: str) -> bool:
-    """Whether it is one that no name of another site can lead to."""
-    if host == "localhost":
-        return True
-    try:
-        ip_address(host)
-    except ValueError:
-        return False
-    return True
+def is_known(host: str, known: AllowedHosts) -> bool:
+    """Whether a Host header names one of them, or an address, to which no name of another site can lead."""
+    return is_address(host_of(host)) or known.allows(host.encode("latin-1"))

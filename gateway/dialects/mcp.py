@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from gateway.dialects import fields, mcp_tasks
 from gateway.dialects.mcp_answers import SERVER, McpEncoder, RpcError
-from gateway.dialects.mcp_auth import OtherOriginError, Protection, can_get_scopes
+from gateway.dialects.mcp_auth import Protection, can_get_scopes
 from gateway.dialects.mcp_calls import CallReader, no_stream
 from gateway.dialects.mcp_consent import opens_urls
 from gateway.dialects.mcp_listen import open_listen
@@ -42,7 +42,7 @@ from gateway.dialects.mcp_wire import (
     VERSION,
 )
 from gateway.encoders import Encoder
-from gateway.errors import ErrorCode, GatewayError
+from gateway.errors import ErrorCode, GatewayError, OtherOriginError
 from gateway.model import Json, JsonObject, Selection
 from gateway.ports import Caller
 from gateway.surfaces import (

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.errors import ErrorCode, FixedError
 from gateway.jsontext import encode
 from gateway.model import JsonObject
 from gateway.ports import Caller
@@ -22,16 +21,6 @@ RESOURCE_NAME = "Toolgate"
 CHALLENGE = b"www-authenticate"
 SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")  # RFC 6749, section 3.3: no others can be asked for
 TOKEN = "jwt:"  # noqa: S105 - begins the principals of callers with tokens
-
-
-class OtherOriginError(FixedError):
-    """A request that a page of a foreign origin has sent (2026-07-28, Transports: Security Warning)."""
-
-    code = ErrorCode.FORBIDDEN
-    message = reason = "Pages of that origin may not call."
-
-    def __init__(self) -> None:
-        pass
 
 
 class Protection(Struct, frozen=True, kw_only=True):

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Mount, Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway import __version__
 from gateway.dialects import recognise, rest
@@ -127,16 +127,33 @@ def _console_routes(console: ASGIApp | None, public_url: Callable[[], str]) -> I
     yield Mount(CONSOLE, console)
 
 
-def admin_app(health: Health, scrape: Scrape, console: ASGIApp) -> Starlette:
-    """`/livez`, the detailed `/health`, `/metrics` and the console; never reachable through the public listener."""
+class OperatorsConsole(Protocol):
+    """The console on the operators' listener."""
+
+    def is_served_at(self, host: str) -> bool:
+        """Whether a Host header names this listener."""
+        ...
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+
+def admin_app(health: Health, scrape: Scrape, console: OperatorsConsole) -> Starlette:
+    """`/livez`, the detailed `/health`, `/metrics` and the console; never reachable through the public listener.
+
+    A page that has its own name lead here (DNS rebinding) reads none of it but `/livez`.
+    """
 
     async def show_alive(request: HttpRequest) -> Response:
         return JSONResponse({"status": "ok"}, headers=NO_STORE)
 
     async def show_details(request: HttpRequest) -> Response:
+        if not console.is_served_at(request.headers.get("host", "")):
+            return _other_host()
         return _health_answer(health, health.details())
 
-    async def show_metrics(_request: HttpRequest) -> Response:
+    async def show_metrics(request: HttpRequest) -> Response:
+        if not console.is_served_at(request.headers.get("host", "")):
+            return _other_host()
         return _metrics_answer(await scrape())
 
     async def show_console(request: HttpRequest) -> Response:
@@ -144,6 +161,11 @@ def admin_app(health: Health, scrape: Scrape, console: ASGIApp) -> Starlette:
 
     probes = [Route("/livez", show_alive), Route(HEALTH, show_details), Route(METRICS, show_metrics)]
     return _without_redirects(Starlette(routes=[*probes, Route(CONSOLE, show_console), Mount(CONSOLE, console)]))
+
+
+def _other_host() -> Response:
+    message = "This is not served at this host name. Ask by its address, or add the name to console.hosts."
+    return JSONResponse({"message": message}, 403, NO_STORE)
 
 
 def _metrics_for(token: str, scrape: Scrape) -> Route:

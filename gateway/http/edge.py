@@ -16,11 +16,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.errors import CODE, ErrorCode, GatewayError, ServerCode
+from gateway.errors import CODE, ErrorCode, GatewayError, OtherOriginError, ServerCode
 from gateway.http.accesslog import LEFT, Observer, answered_status
 from gateway.http.body import ArrivingBody, CallerLeft, too_large
 from gateway.http.origins import ALLOW_ORIGIN, AllowedHosts, Cors, OtherHostError
-from gateway.http.routes import CALLBACK, CALLBACKS, HEALTH, REQUEST, is_routine, prefix_of, route_of
+from gateway.http.routes import CALLBACK, CALLBACKS, CALLS, HEALTH, REQUEST, is_routine, prefix_of, route_of
 from gateway.http.streaming import LateStream, Unanswered, as_accepted
 from gateway.ports import Operation, ServerRequest
 from gateway.request import Request, read_repeats
@@ -80,8 +80,9 @@ class Edge:
     """Answers requests to the endpoints of `surfaces` and callbacks; passes everything else on to `rest`.
 
     The first surface speaks for paths that are none's. `answer` and `refuse` are the pipeline's. `ip_of` finds the
-    caller's address, `identify` the trace of a request by its headers. `strict` turns 401, 403, 413, 415 and 429 into
-    the 400 that the pages on calling a tool ask for.
+    caller's address, `identify` the trace of a request by its headers. `allows_page` says from which origins pages may
+    call: not from those of others, which may have their own names lead here (DNS rebinding). `strict` turns 401, 403,
+    413, 415 and 429 into the 400 that the pages on calling a tool ask for.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class Edge:
         max_body_bytes: int,
         strict: bool,
         hosts: AllowedHosts | None = None,
+        allows_page: Callable[[bytes], bool] = lambda origin: True,
         cors: Cors | None = None,
     ) -> None:
         self._default = surfaces[0]
@@ -108,6 +110,7 @@ class Edge:
         self._observer = observer
         self._identify = identify
         self._hosts = hosts
+        self._allows_page = allows_page
         self._cors = cors
         self._is_guarded = hosts is not None or cors is not None
         routes = {
@@ -157,7 +160,7 @@ class Edge:
         late = None if route.unanswered is None else LateStream(request, send, route.unanswered, self._complete)
         try:
             try:
-                _check_head(request, scope, route)
+                _check_head(request, scope, route, self._allows_page)
             except GatewayError as error:
                 request.follows_oauth = route.follows_oauth
                 reply = await self._refuse(request, error)
@@ -257,6 +260,10 @@ class Edge:
             preflight = None if self._cors is None else self._cors.preflight(method, headers)
             if preflight is not None:
                 return self._fixed(scope, partial(_preflight, preflight), "preflight")
+        if method == "DELETE" and path.startswith(CALLS):
+            origin = dict(scope["headers"]).get(b"origin")
+            if origin is not None and not self._allows_page(origin):
+                return self._fixed(scope, _refuse_origin)
         if path.startswith(CALLBACKS) and method == "POST":
             operation, template = CALLBACK
             answer = partial(self._receive, path[len(CALLBACKS) :])
@@ -303,6 +310,10 @@ async def _refuse_host(request: Request, _: Body) -> WireReply:
     return refusal(OtherHostError(), request)
 
 
+async def _refuse_origin(request: Request, _: Body) -> WireReply:
+    return refusal(OtherOriginError(), request)
+
+
 async def _preflight(reply: WireReply, request: Request, _: Body) -> WireReply:
     return reply
 
@@ -319,10 +330,11 @@ async def _send(status: int, fields: Headers, body: bytes, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _check_head(request: Request, scope: Scope, route: _Route) -> None:
+def _check_head(request: Request, scope: Scope, route: _Route, allows_page: Callable[[bytes], bool]) -> None:
     """Checks method, headers and announced size, and has the surface check the rest.
 
-    Raises METHOD_NOT_ALLOWED, INVALID_REQUEST for a repeated header, PAYLOAD_TOO_LARGE, or what the surface raises.
+    Raises METHOD_NOT_ALLOWED, FORBIDDEN for a page of another origin, INVALID_REQUEST for a repeated header,
+    PAYLOAD_TOO_LARGE, or what the surface raises.
     """
     head, methods, max_bytes = request.head, route.methods, route.max_bytes
     if methods is None:
@@ -332,6 +344,8 @@ def _check_head(request: Request, scope: Scope, route: _Route) -> None:
     elif head.method not in methods:
         allow = ((b"allow", ", ".join(methods).encode()),)
         raise GatewayError(ErrorCode.METHOD_NOT_ALLOWED, f"{head.path} answers {methods[0]} only.", headers=allow)
+    if b"origin" in head.headers and route.counts_as == "call" and not allows_page(head.headers[b"origin"]):
+        raise OtherOriginError
     if len(head.headers) != len(scope["headers"]):
         head = request.head = read_repeats(head, scope)
     announced = head.headers.get(b"content-length", b"")

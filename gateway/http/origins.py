@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from gateway.errors import ErrorCode, FixedError
 from gateway.settings import ServerSettings
 from gateway.settings.server import EVERYWHERE, CorsSettings
-from gateway.settings.web import ORIGIN, is_loopback
+from gateway.settings.web import ORIGIN
 from gateway.wire import Headers, WireReply
 
 ANY = "*"
@@ -89,14 +90,27 @@ def host_of(authority: str) -> str:
     return authority.partition(":")[0].rstrip(".").lower()
 
 
-class PageOrigins:
-    """Origins whose pages may call where no credential may be asked for: ours, this machine's, and those of `cors`.
+def is_address(host: str) -> bool:
+    """Whether a host is an IP address or localhost, which no other site can have as its name."""
+    if host == "localhost":
+        return True
+    try:
+        ip_address(host.strip("[]"))
+    except ValueError:
+        return False
+    return True
 
-    A page that has its own name lead here (DNS rebinding) sends that name as its origin. Programs send none.
+
+class PageOrigins:
+    """Origins whose pages may call, whatever their credential: ours, this machine's, and those of `cors`.
+
+    A page that has its own name lead here (DNS rebinding) sends that name as its origin; no address and no name of ours
+    can be such a one. Programs send no origin.
     """
 
-    def __init__(self, cors: CorsSettings | None, public_url: Callable[[], str]) -> None:
-        self._listed = frozenset(() if cors is None else cors.origins)
+    def __init__(self, server: ServerSettings, public_url: Callable[[], str]) -> None:
+        self._listed = frozenset(() if server.cors is None else server.cors.origins)
+        self._hosts = AllowedHosts(server.allowed_hosts)
         self._public_url = public_url
 
     def allows(self, header: bytes) -> bool:
@@ -107,7 +121,10 @@ class PageOrigins:
         matched = HTTP_ORIGIN.fullmatch(origin)
         if matched is None:
             return False
-        return is_loopback(matched[1]) or origin == self._own()
+        host = matched[1]
+        if is_address(host) or host.endswith(".localhost"):  # which browsers ask nobody for (RFC 6761, section 6.3)
+            return True
+        return origin == self._own() or self._hosts.allows(host.encode("latin-1"))
 
     def _own(self) -> str:
         """Our own origin, as browsers write it: without a default port (RFC 6454, section 6.2)."""

@@ -56,8 +56,8 @@ class ConsoleSettings(Section):
     enabled: Flag = setting(True, "Whether the listener for operators has it, at `/console`.")
     hosts: ListOf[HostName] = setting(
         [],
-        "Host names under which browsers reach the listener for operators. Its address, localhost and any IP "
-        "address are always accepted.",
+        "Host names under which browsers, and scrapers of `/metrics`, reach the listener for operators. Localhost and "
+        "any IP address are always accepted.",
     )
     public: Flag = setting(
         False, "Whether the listener for callers has it, too, for people who log in. This needs `login`."

@@ -76,6 +76,11 @@ async def test_a_name_that_may_have_been_led_here_is_refused(
             assert answer.status_code == status, answer.text
         if status == 403:
             assert "console.hosts" in answer.json()["message"]
+        for path in ("/metrics", "/health"):
+            answer = await page.http.get(path, headers={"host": host})
+            assert answer.status_code == status, answer.text
+            assert ("toolgate" in answer.text) is (status == 200 and path == "/metrics")
+        assert (await page.http.get("/livez", headers={"host": host})).status_code == 200
 
 
 @pytest.mark.parametrize(

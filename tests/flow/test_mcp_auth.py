@@ -188,7 +188,7 @@ async def test_mcp_17_a_page_of_a_foreign_origin_is_refused_before_its_body(star
     for origin in OURS:
         assert (await call(caller, "Echo_Say", headers={"origin": origin})).status_code == 200, origin
     assert len(server.calls) == len(OURS)
-    assert (await caller.call("oxp", "Echo.Say", headers={"origin": FOREIGN[0]})).status == 200  # only MCP asks for it
+    assert (await caller.call("oxp", "Echo.Say", headers={"origin": FOREIGN[0]})).status == 403  # likewise
 
 
 async def test_mcp_17_any_origin_is_taken_if_that_is_written(start: Start, server: ToolServer) -> None:

@@ -145,7 +145,7 @@ async def test_another_origin_gets_no_cors_headers(start: Start, server: ToolSer
     response = await preflight(caller, origin)
     assert response.status_code == 405
     answer = await caller.with_token(token()).call("oxp", "Echo.Say", headers={"origin": origin})
-    assert answer.status == 200
+    assert answer.status == 403
     assert "access-control-allow-origin" not in {**response.headers, **answer.headers}
 
 
@@ -175,6 +175,48 @@ async def test_without_cors_settings_there_are_no_cors_headers(start: Start, ser
     caller = await of_page(start, server)
     response = await preflight(caller, PAGE)
     assert (response.status_code, cors_headers(response)) == (405, {})
+
+
+FOREIGN = [
+    *("https://evil.example", "http://evil.example:8080", "null", "", "file://", "http://localhost.evil.example"),
+    *("http://127.0.0.1.nip.io", "http://evilpages.example", "https://public.example", "http://[::1", "chrome://x"),
+]
+MAY_CALL = [
+    *("http://localhost:3000", "https://app.localhost", "http://127.0.0.1:8080", "http://[::1]", "http://192.0.2.7:81"),
+    *("https://[2001:db8::7]", "http://public.example", "https://pages.example:8443", "http://a.team.example", PAGE),
+]
+
+
+@pytest.mark.parametrize("auth", ["none", {"jwt": [{"secret": SECRET}]}])
+async def test_a_page_of_a_foreign_origin_runs_nothing(start: Start, server: ToolServer, auth: Any) -> None:
+    """DNS rebinding: a page has its own name lead here, and sends it as Host and Origin. Programs send no origin."""
+    hosts = ["pages.example", "*.team.example", "toolgate.test"]
+    settings = {"public_url": "http://public.example", "allowed_hosts": hosts, "cors": {"origins": [PAGE]}}
+    gateway = await start(config({"scripted": server.url}, auth=auth, server=settings))
+    caller = gateway.caller.with_token(token())
+    for origin in FOREIGN:
+        for path in ("/tools/call", "/call"):
+            headers = {"origin": origin}
+            answer = await caller.post("bare", path, {"tool_id": "Echo.Say", "input": {}}, headers=headers)
+            assert (answer.status, answer.document["code"]) == (403, "forbidden"), origin
+    assert server.calls == []
+    for origin in MAY_CALL:
+        assert (await caller.call("oxp", "Echo.Say", headers={"origin": origin})).status == 200, origin
+
+
+@every_dialect
+async def test_a_page_whose_name_leads_here_is_refused_in_its_dialect(
+    start: Start, server: ToolServer, dialect: str
+) -> None:
+    gateway = await start(config({"scripted": server.url}))
+    rebound = {"host": "evil.example", "origin": "http://evil.example"}
+    kept = await gateway.caller.call(dialect, "Echo.Say", call_id="kept", headers={"host": "evil.example"})
+    assert kept.status == 200  # without an origin every host works
+    refused = await gateway.caller.call(dialect, "Echo.Say", headers=rebound)
+    assert (refused.status, refused.message) == (403, "Pages of that origin may not call.")
+    cancelled = await gateway.caller.http.delete("/calls/kept", headers=rebound)
+    assert cancelled.status_code == 403
+    assert len(server.calls) == 1
 
 
 ONCE = {"name": "once", "key": "ip", "rate": "1/d", "burst": 1, "operations": ["call", "poll"]}

@@ -23,7 +23,7 @@ from tests.support.scraping import Samples, samples_of
 async def scraped(running: Running) -> str:
     """All metrics as text."""
     transport = httpx.ASGITransport(running.gateway.admin)
-    async with httpx.AsyncClient(transport=transport, base_url="http://admin", trust_env=False) as http:
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1", trust_env=False) as http:
         answer = await http.get("/metrics")
     assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     return answer.text
