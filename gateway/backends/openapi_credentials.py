@@ -32,7 +32,6 @@ from gateway.settings.openapi_auth import (
 )
 from gateway.wire import Headers, WireRequest
 
-UNCOMPRESSED = (b"accept-encoding", b"identity")  # else any coding will do (RFC 9110, section 12.5.3); we decode none
 COOKIE = b"cookie"
 AUTHORIZATION = b"authorization"
 SENDABLE = re.compile(r"[\x20-\x7e]+")  # of a lent token in a header: no end of a line, and no letters beyond ASCII
@@ -106,7 +105,7 @@ class OpenApiCredentials:
         return own
 
     def _joined(self, access: Access) -> OwnCredentials:
-        placed, signed, issued = PlacedCredentials((USER_AGENT, UNCOMPRESSED)), None, None
+        placed, signed, issued = PlacedCredentials((USER_AGENT,)), None, None
         for name in (WHOLE,) if access.schemes is None else access.schemes:
             match self._sources.get(name):
                 case PlacedCredentials() as fixed:

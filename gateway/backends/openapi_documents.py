@@ -22,10 +22,7 @@ from gateway.wire import Headers
 FETCH_S = 30.0  # for one request, with connecting
 
 SETTLED_S = 2.0  # a file that was written later than this before it was read may change again at the same time
-ACCEPT: Headers = (
-    (b"accept", b"application/json, application/yaml, text/yaml, */*;q=0.5"),
-    (b"accept-encoding", b"identity"),  # compressed, a MiB on the wire could be a GiB in memory
-)
+ACCEPT: Headers = ((b"accept", b"application/json, application/yaml, text/yaml, */*;q=0.5"),)
 # What tells versions of a document apart, and the header that asks for another one (RFC 9110, section 13.1).
 VALIDATORS = ((b"etag", b"if-none-match"), (b"last-modified", b"if-modified-since"))
 

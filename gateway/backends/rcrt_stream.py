@@ -128,7 +128,7 @@ class EventStream:
     async def _listen(self) -> NoReturn:
         """Opens the stream and reads it to its end, which always comes as an exception."""
         credentials = await self._client.tokens.headers()
-        headers = (*credentials, (b"accept", b"text/event-stream"), (b"accept-encoding", b"identity"), USER_AGENT)
+        headers = (*credentials, (b"accept", b"text/event-stream"), USER_AGENT)
         target = self._client.server.target("/events/stream")
         async with self._client.server.pool.stream(
             b"GET", target, headers, b"", timeout_s=inf, idle_s=self._timings.idle_s, max_body=None

@@ -68,7 +68,7 @@ def plan_of(invocation: Invocation) -> Plan:
 
 
 def _check_coding(reply: Answer) -> None:
-    """No answer is decompressed: none was asked to be compressed, and a small one may become a very large one."""
+    """The transport has decoded what it can."""
     coding = reply.header(b"content-encoding")
     if coding is not None and coding.strip().lower() not in (b"", b"identity") and reply.status < 300 and reply.body:
-        raise BrokenReplyError("it is compressed, which was not asked for")
+        raise BrokenReplyError("it is in a content coding that was not asked for and is not known")

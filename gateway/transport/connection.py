@@ -17,6 +17,7 @@ Headers = tuple[tuple[bytes, bytes], ...]
 
 # A final reply with neither of these fields ends with the connection (RFC 9112, 6.3).
 FRAMING = frozenset((b"content-length", b"transfer-encoding"))
+CODINGS = frozenset((b"content-encoding", b"transfer-encoding"))
 
 
 class Exchange:
@@ -49,9 +50,9 @@ class _UnaskedError(Exception):
 class Connection(SlicedInput, asyncio.Protocol):
     """A socket, its parser, and the exchange under way, if any.
 
-    `fresh` until the first exchange is over. `deadline` (in the loop's time) is that of the exchange; without one, when
-    the connection has been idle for too long. `release` is called when another request may be written, `discard` when
-    the connection is closed.
+    `fresh` until the first exchange is over. `is_coded`: the reply names a content coding. `deadline` (in the loop's
+    time) is that of the exchange; without one, when the connection has been idle for too long. `release` is called when
+    another request may be written, `discard` when the connection is closed.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class Connection(SlicedInput, asyncio.Protocol):
         super().__init__()
         self.fresh = True
         self.deadline = inf
+        self.is_coded = False
         self._head_bytes = head_bytes
         self._parse_queue = parse_queue
         self._release = release
@@ -214,17 +216,23 @@ class Connection(SlicedInput, asyncio.Protocol):
     def on_message_begin(self) -> None:
         if self._ended:
             raise _UnaskedError
-        self._headers = []
+        self._headers, self.is_coded = [], False
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Takes a header. Trailers come here, too, and are dropped: `on_head` has been called by then."""
         name = name.lower()
+        if name in CODINGS:
+            self._take_coding(name, value)
+        self._headers.append((name, value.rstrip(b" \t")))
+
+    def _take_coding(self, name: bytes, value: bytes) -> None:
+        if name == b"content-encoding":
+            self.is_coded = True
         # No other coding was asked for, and llhttp would take everything until the end of the connection for the body.
         # It does so with a tab behind the word, too, which RFC 9110 (5.5) allows: that is refused rather than misread.
         # So is `chunked` given twice, which means a body that is chunked twice.
-        if name == b"transfer-encoding" and (value.rstrip(b" ").lower() != b"chunked" or name in dict(self._headers)):
+        elif value.rstrip(b" ").lower() != b"chunked" or name in dict(self._headers):
             raise TransportError(Kind.PROTOCOL, "The reply has a transfer coding that was not asked for.", sent=True)
-        self._headers.append((name, value.rstrip(b" \t")))
 
     def on_headers_complete(self) -> None:
         exchange = self._exchange

@@ -19,7 +19,7 @@ from gateway.pacing import ParseQueue
 from gateway.transport.connection import Connection, Headers
 from gateway.transport.dial import Dialler, Origin
 from gateway.transport.errors import Kind, TransportError
-from gateway.transport.replies import Reply, ReplyOrEvents, StreamedReply, WholeReply
+from gateway.transport.replies import CodedReply, Reply, ReplyOrEvents, StreamedReply, WholeReply
 from gateway.transport.requesthead import encode_head
 
 HUNG_UP = "The server closed the connection before it was used."
@@ -106,7 +106,8 @@ class Pool:
         if deadline < self._next_round:
             self._wake_at(loop, deadline)
         try:
-            return await exchange.reply
+            reply = await exchange.reply
+            return await reply.decode(max_body) if type(reply) is CodedReply else reply
         except (asyncio.CancelledError, GeneratorExit):
             connection.abandon(exchange)
             exchange.release()

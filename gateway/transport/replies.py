@@ -9,6 +9,7 @@ from typing import NoReturn
 from msgspec import Struct
 
 from gateway.memory import ARRIVING, BodyMemory
+from gateway.transport.codings import PIECE_BYTES, Inflater, coding_of, decoded, decoded_headers
 from gateway.transport.connection import Connection, Exchange, Headers
 from gateway.transport.errors import Kind, TransportError
 
@@ -34,6 +35,24 @@ class Reply(Head, frozen=True):
     """A complete reply."""
 
     body: bytes
+
+
+class CodedReply(Reply, frozen=True):
+    """A complete reply whose body has to be decoded."""
+
+    coding: bytes
+
+    async def decode(self, max_body: int) -> Reply:
+        """The reply with a plain body of at most `max_body` bytes. Raises TransportError."""
+        return Reply(
+            self.status, decoded_headers(self.headers), await decoded(Inflater(self.coding, max_body), self.body)
+        )
+
+
+def reply_of(status: int, headers: Headers, body: bytes, *, is_coded: bool) -> Reply:
+    """A complete reply; in a coding that is not known here it stays as it is."""
+    coding = coding_of(headers) if is_coded and body else None
+    return Reply(status, headers, body) if coding is None else CodedReply(status, headers, body, coding)
 
 
 class Incoming(Exchange):
@@ -115,7 +134,8 @@ class WholeReply(Incoming):
             self.release()
             self._connection.resume_reading()  # it may have been paused by the last bytes of this reply
         if not self.reply.done():
-            self.reply.set_result(Reply(self._status, self._headers, bytes(self._body)))
+            whole = reply_of(self._status, self._headers, bytes(self._body), is_coded=self._connection.is_coded)
+            self.reply.set_result(whole)
 
     def on_error(self, error: TransportError) -> None:
         self.release()
@@ -150,6 +170,7 @@ class StreamedReply(Incoming):
         self._kept_bytes = 0  # as far as they are counted
         self._has_head = self._is_over = False
         self._error: TransportError | None = None
+        self._inflater: Inflater | None = None
         self._news: asyncio.Future[None] | None = None
 
     @property
@@ -162,11 +183,19 @@ class StreamedReply(Incoming):
 
     async def __anext__(self) -> bytes:
         """Waits for more of the body. Raises TransportError, which counts as sent."""
-        while not self._body:
-            if self._is_over:
-                raise StopAsyncIteration
-            await self._wait()
-        return self._take()
+        inflater = self._inflater
+        while inflater is None or not (piece := inflater.piece()):
+            while not self._body:
+                if self._is_over:
+                    raise StopAsyncIteration
+                await self._wait()
+            taken = self._take()
+            if inflater is None:
+                return taken
+            inflater.feed(taken)
+        if len(piece) == PIECE_BYTES:
+            await asyncio.sleep(0)  # what took little on the wire may go on for long
+        return piece
 
     async def read(self) -> Reply:
         """Waits for the rest of the body, and returns the reply with it. Raises TransportError as the iterator does."""
@@ -175,7 +204,10 @@ class StreamedReply(Incoming):
             self._connection.resume_reading()
         while not self._is_over:
             await self._wait()
-        return Reply(self.head.status, self.head.headers, self._take())
+        body = self._take()
+        if self._inflater is not None:
+            body = await decoded(self._inflater, body)
+        return Reply(self.head.status, self.head.headers, body)
 
     async def wait_for_head(self) -> None:
         """Returns when status and headers have arrived; the pool calls this."""
@@ -262,6 +294,9 @@ class StreamedReply(Incoming):
         return TransportError(Kind.TOO_LARGE, f"The reply is larger than {limit} bytes.", sent=True)
 
     def on_head(self, status: int, headers: Headers) -> None:
+        coding = coding_of(headers) if self._connection.is_coded else None
+        if coding is not None:
+            self._inflater, headers = Inflater(coding, self._max_body), decoded_headers(headers)
         self.head, self._has_head = Head(status, headers), True
         self._wake()
 

@@ -18,6 +18,7 @@ OURS = frozenset(
     (b"host", b"content-length", b"transfer-encoding", b"connection", b"keep-alive", b"upgrade", b"te", b"expect")
 )
 
+PLAIN = b"accept-encoding: identity\r\n"  # without it any coding will do (RFC 9110, section 12.5.3)
 MAX_KEPT = 64  # bytes of a target whose head is kept; longer ones hold what a caller wrote, and hardly come twice
 NO_BODY = frozenset((b"GET", b"HEAD", b"DELETE", b"OPTIONS"))  # for these an empty body is not announced
 
@@ -55,7 +56,8 @@ def _rest(method: bytes, host: bytes, headers: Headers) -> bytes:
         raise _invalid("The method is not a token.")
     if not host or host.translate(None, CONTROLS) != host:
         raise _invalid("The host is not a header value.")
-    return b" HTTP/1.1\r\nhost: %b\r\n%b" % (host, _fields(headers))
+    plain = b"" if any(name.lower() == b"accept-encoding" for name, _ in headers) else PLAIN
+    return b" HTTP/1.1\r\nhost: %b\r\n%b%b" % (host, plain, _fields(headers))
 
 
 def _fields(headers: Sequence[tuple[bytes, bytes]]) -> bytes:

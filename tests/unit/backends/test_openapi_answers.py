@@ -190,8 +190,13 @@ async def test_openapi_t15_a_204_has_no_body_whatever_its_length_says() -> None:
     assert values == [None, None, [1]]
 
 
-async def test_openapi_t16_a_compressed_answer_is_broken_since_none_was_asked_for() -> None:
+async def test_openapi_t16_a_compressed_answer_is_read_although_none_was_asked_for() -> None:
     async with api(reply(200, compress(b"[1]"), content_encoding="gzip")) as exchange:
+        assert (await exchange.call(OpenApiCodec(), called(operation()))).value == [1]
+
+
+async def test_openapi_t16_an_answer_in_a_coding_that_is_not_known_is_broken() -> None:
+    async with api(reply(200, b"\x0b\x01\x80[1]\x03", content_encoding="br")) as exchange:
         failure = (await exchange.call(OpenApiCodec(), called(operation()))).failure
     assert failure is not None
     assert failure.code == "broken_answer"

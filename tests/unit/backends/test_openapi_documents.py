@@ -159,7 +159,7 @@ def test_openapi_07_the_same_settings_ask_for_the_same_tools() -> None:
 BROKEN = {
     "gone": (http_reply(404, b""), "its document cannot be fetched: status 404"),
     "cut": (b"", "its document cannot be fetched: closed: "),
-    "compressed": (document_of("a", content_encoding="gzip"), "its document is compressed, which was not asked for"),
+    "compressed": (document_of("a", content_encoding="br"), "its document is compressed, which was not asked for"),
     "not changed, they say": (http_reply(304, b""), "its document cannot be fetched: status 304"),
     "elsewhere": (
         http_reply(302, b"", location="http://127.0.0.1:1/openapi.json"),

@@ -35,8 +35,8 @@ async def test_a_request_goes_out_as_written_with_host_and_length() -> None:
         headers = ((b"Content-Type", b"application/json"),)
         await pool.request(b"POST", b"/tools/call", headers, b"{}", timeout_s=DEADLINE_S, max_body=10)
         assert server.requests == [
-            b"POST /tools/call HTTP/1.1\r\nhost: %b\r\nContent-Type: application/json\r\ncontent-length: 2\r\n\r\n{}"
-            % server.origin.authority
+            b"POST /tools/call HTTP/1.1\r\nhost: %b\r\naccept-encoding: identity\r\n"
+            b"Content-Type: application/json\r\ncontent-length: 2\r\n\r\n{}" % server.origin.authority
         ]
 
 

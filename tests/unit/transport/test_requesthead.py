@@ -12,7 +12,13 @@ from gateway.transport.requesthead import encode_head
 
 def test_a_head_is_the_request_line_the_host_the_fields_and_the_framing() -> None:
     head = encode_head(b"POST", b"/tools/call?a=b", b"h:1", ((b"X-A", b"caf\xc3\xa9\ty"),), body_bytes=3)
-    assert head == b"POST /tools/call?a=b HTTP/1.1\r\nhost: h:1\r\nX-A: caf\xc3\xa9\ty\r\ncontent-length: 3\r\n\r\n"
+    start = b"POST /tools/call?a=b HTTP/1.1\r\nhost: h:1\r\naccept-encoding: identity\r\n"
+    assert head == start + b"X-A: caf\xc3\xa9\ty\r\ncontent-length: 3\r\n\r\n"
+
+
+def test_a_coding_that_is_asked_for_replaces_the_usual_one() -> None:
+    head = encode_head(b"GET", b"/", b"h", ((b"Accept-Encoding", b"gzip"),))
+    assert head == b"GET / HTTP/1.1\r\nhost: h\r\nAccept-Encoding: gzip\r\n\r\n"
 
 
 @pytest.mark.parametrize(
@@ -27,7 +33,7 @@ def test_a_head_is_the_request_line_the_host_the_fields_and_the_framing() -> Non
 )
 def test_an_empty_body_is_announced_where_one_is_expected(method: bytes, size: int, framing: bytes) -> None:
     head = encode_head(method, b"/", b"h", (), body_bytes=size)
-    assert head == method + b" / HTTP/1.1\r\nhost: h\r\n" + framing + b"\r\n"
+    assert head == method + b" / HTTP/1.1\r\nhost: h\r\naccept-encoding: identity\r\n" + framing + b"\r\n"
 
 
 METHODS = [b"", b"G T", b"GET\r\n", b"GET /", b"G\xc3T", b"GET:"]
