@@ -10,6 +10,7 @@ import socket
 import sys
 from collections import OrderedDict, deque
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from re import Pattern
 from subprocess import DEVNULL, Popen
 from typing import Any, NamedTuple
@@ -38,8 +39,11 @@ READ_S, READ_S_PER_MB = 0.5, 0.5
 SELECT_FACTOR = 8  # a selection takes that much longer than reading what it selects from
 WITHIN_S = 15.0  # with the wait for other callers' slices
 OWED_S = 60.0  # for the result of a tool that has run: it is lost if it cannot be read
-# The signals that end a child out of time, and one out of memory.
+# The signals that end a child out of time, and one out of memory. The kernel's SIGKILL looks like anybody's.
 OVERRUN = (signal.SIGPROF, signal.SIGABRT, signal.SIGSEGV, signal.SIGKILL)
+TRIES = 2  # of a task whose child was ended or stopped from outside; tasks are pure
+LOOK_S = 0.25  # between two looks at whether the child was stopped
+STOPPED = (b"T", b"t")  # states: by a signal, by a debugger (proc_pid_stat(5))
 # The child runs what strangers wrote: it gets no environment that may hold secrets.
 ENVIRONMENT = ("PATH", "PYTHONPATH", "PYTHONHOME", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "TZ")
 
@@ -50,6 +54,19 @@ class OffloadError(Exception):
 
 class OverrunError(OffloadError):
     """The task needed more time or memory than it may have."""
+
+
+class _GoneError(Exception):
+    """The child was ended, or stopped, for no reason that the task has given. `status` as `subprocess` has it."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+    @property
+    def outcome(self) -> OffloadError:
+        """What it means when it happens again and again."""
+        return OverrunError() if -self.status == signal.SIGKILL else OffloadError()
 
 
 class _Child(NamedTuple):
@@ -170,15 +187,29 @@ class Offload:
     async def _run_job(self, job: _Job) -> None:
         outcome: Parts | OffloadError = OffloadError()  # if it is closed in the middle
         try:
-            outcome = await self._ask(job)
+            outcome = await self._try(job)
         except OffloadError as exc:
             outcome = exc
             await self._end()
         finally:
             _settle(job, outcome)
 
+    async def _try(self, job: _Job) -> Parts:
+        """Does a task, in another child if the one it was given to has gone. Raises OffloadError."""
+        for tries_left in reversed(range(TRIES)):
+            try:
+                return await self._ask(job)
+            except _GoneError as exc:
+                log.warning("the process for long checks has gone", extra={"status": exc.status})
+                await self._end()
+                if job.answer.done() or not tries_left:
+                    raise exc.outcome from None
+        raise AssertionError  # the last try returns or raises
+
     async def _ask(self, job: _Job) -> Parts:
+        """Raises OffloadError, _GoneError."""
         child = self._child = self._child or await _start(self._memory_bytes)
+        watching = asyncio.create_task(_end_if_stopped(child.process))
         try:
             async with asyncio.timeout(job.cpu_s * WALL_FACTOR + WALL_S):
                 frame = tasks.encode_request(job.task, job.parts)
@@ -194,10 +225,14 @@ class Offload:
             raise OverrunError from exc
         except (asyncio.IncompleteReadError, ConnectionError) as exc:
             ended = await asyncio.to_thread(child.process.wait)
-            if -ended in OVERRUN:
+            if ended > 0:
+                log.error("the process for long checks broke down", extra={"status": ended})
+                raise OffloadError from exc
+            if -ended in OVERRUN and -ended != signal.SIGKILL:
                 raise OverrunError from exc
-            log.error("the process for long checks broke down", extra={"status": ended})
-            raise OffloadError from exc
+            raise _GoneError(ended) from exc
+        finally:
+            watching.cancel()
 
     async def _end(self) -> None:
         child, self._child = self._child, None
@@ -283,6 +318,22 @@ def _settle(job: _Job, outcome: Parts | OffloadError) -> None:
         job.answer.set_exception(outcome)
     else:
         job.answer.set_result(outcome)
+
+
+async def _end_if_stopped(process: Popen[bytes]) -> None:
+    """Ends the child when it has been stopped, whoever did it: nobody can rely on its going on."""
+    while True:
+        await asyncio.sleep(LOOK_S)
+        if _state(process.pid) in STOPPED:
+            process.kill()
+
+
+def _state(pid: int) -> bytes:
+    """The letter of a process's state; empty on a system without this file, where the deadline of tasks holds."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b") ")[2][:1]
+    except OSError:
+        return b""
 
 
 async def _start(memory_bytes: int) -> _Child:

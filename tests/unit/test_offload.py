@@ -56,12 +56,54 @@ async def test_a_task_out_of_memory_raises_overrun(offload: Checker) -> None:
     assert await ask(offload) == ANSWER
 
 
-async def test_a_child_that_was_ended_from_outside_is_replaced(offload: Checker) -> None:
+SIGNALS = [signal.SIGTERM, signal.SIGKILL, signal.SIGSTOP]
+LONG = b"[%b1]" % (b"1," * 3_000_000)  # a second or so
+
+
+def process_of(offload: Checker) -> int:
+    assert offload.pid is not None
+    return offload.pid
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+async def test_a_child_that_was_ended_or_stopped_from_outside_costs_no_task_its_answer(
+    offload: Checker, number: signal.Signals
+) -> None:
     await ask(offload)
-    assert offload._child is not None
-    os.kill(offload._child.process.pid, signal.SIGTERM)
-    with suppress(OffloadError):  # of the task that found it out
+    first = process_of(offload)
+    os.kill(first, number)
+    assert await ask(offload) == ANSWER
+    assert process_of(offload) != first
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+async def test_a_task_whose_child_is_ended_or_stopped_meanwhile_is_done_again(
+    offload: Checker, number: signal.Signals
+) -> None:
+    await ask(offload)
+    first = process_of(offload)
+    reading = asyncio.ensure_future(offload.read(LONG, (), 64, "me", is_owed=True))
+    behind = asyncio.ensure_future(ask(offload, "other"))
+    await asyncio.sleep(0.05)  # into the task, or into its frame
+    os.kill(first, number)
+    with suppress(jsontext.JsonError):  # it has too many values for a result that is decoded here
+        await reading
+    assert await behind == ANSWER
+    assert process_of(offload) != first
+
+
+async def test_a_task_that_goes_on_losing_its_child_is_given_up(offload: Checker) -> None:
+    async def end_each() -> None:
+        while True:
+            if offload.pid is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(offload.pid, signal.SIGTERM)
+            await asyncio.sleep(0)
+
+    ending = asyncio.create_task(end_each())
+    with pytest.raises(OffloadError):
         await ask(offload)
+    ending.cancel()
     assert await ask(offload) == ANSWER
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -125,6 +129,32 @@ async def test_a_result_of_very_many_values_is_passed_on_and_checked(http: httpx
     response = await http.post("/otc/tools/call", json={"request": {"tool_id": "Lab.Large", "input": {}}})
     assert response.status_code == 200
     assert response.json()["result"]["value"] == [{}] * 2_000_001
+
+
+def children_of(pid: int) -> list[int]:
+    """The processes that another has started (proc_pid_stat(5))."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == pid:
+                found.append(int(stat.parent.name))
+    return found
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
+async def test_no_result_is_lost_with_the_process_that_was_to_read_it(
+    http: httpx.AsyncClient, running: GatewayProcess, number: signal.Signals
+) -> None:
+    async def large() -> int:
+        response = await http.post("/otc/tools/call", json={"request": {"tool_id": "Lab.Large", "input": {}}})
+        return len(response.json()["result"]["value"])
+
+    assert await large() == 2_000_001
+    children = children_of(running.process.pid)
+    assert children
+    for child in children:
+        os.kill(child, number)
+    assert {*await asyncio.gather(large(), large())} == {2_000_001}
 
 
 async def test_a_result_that_takes_too_long_to_check_is_returned_with_a_warning(
