@@ -42,7 +42,7 @@ class Checks:
         except OffloadError as exc:
             raise unavailable("the process that reads large bodies has no time") from exc
         except jsontext.JsonError as exc:
-            raise NotJsonError(exc) from exc
+            raise NotJsonError(str(exc)) from exc
 
     def accepts(self, tool: PublishedTool, arguments: Arguments, size: int) -> bool:
         """Whether arguments fit their tool's schema; False also where only `validate` can tell."""

@@ -120,7 +120,7 @@ def unavailable(detail: str, retry_after_s: float = RETRY_AFTER_S) -> GatewayErr
 class NotJsonError(GatewayError):
     """A body that is not JSON; surfaces that tell this from JSON of the wrong shape go by the class."""
 
-    def __init__(self, reason: object) -> None:
+    def __init__(self, reason: str) -> None:
         super().__init__(ErrorCode.INVALID_REQUEST, f"The body is not valid JSON: {reason}.")
 
 

@@ -88,7 +88,7 @@ def read_document(body: bytes, *, is_needed: bool) -> Json:
         return jsontext.decode(body) if body or is_needed else None
     except jsontext.JsonError as exc:
         if is_needed:
-            raise NotJsonError(exc) from exc
+            raise NotJsonError(str(exc)) from exc
         return None
 
 

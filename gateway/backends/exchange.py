@@ -220,9 +220,12 @@ class HttpExchange:
                 return await self._send(lease, request, invocation, deadline)
             except TransportError as again:
                 exc = again
-        if was_sent and not exc.sent:  # the second was not sent, but the first was
-            raise TransportError(exc.kind, str(exc), sent=True) from exc
-        raise exc
+        try:
+            if was_sent and not exc.sent:  # the second was not sent, but the first was
+                raise TransportError(exc.kind, str(exc), sent=True) from exc
+            raise exc
+        finally:
+            del exc  # its traceback leads to this frame
 
     async def _try_other_path(
         self,

@@ -55,6 +55,8 @@ class Connection(SlicedInput, asyncio.Protocol):
     another request may be written, `discard` when the connection is closed.
     """
 
+    _parser: HttpResponseParser  # from when the connection is made until it is closed
+
     def __init__(
         self,
         head_bytes: int,
@@ -71,7 +73,6 @@ class Connection(SlicedInput, asyncio.Protocol):
         self._release = release
         self._discard = discard
         self._transport: asyncio.Transport | None = None
-        self._parser = HttpResponseParser(self)
         self._poll = select.poll()
         self._exchange: Exchange | None = None
         self._headers: list[tuple[bytes, bytes]] = []
@@ -130,6 +131,8 @@ class Connection(SlicedInput, asyncio.Protocol):
         if self._exchange is exchange:
             self._exchange = None
             self.drop()
+            if self._loss is not None:
+                self._end(self._loss)
 
     def expire(self, now: float) -> float:
         """Closes the connection if its deadline has passed. Returns its deadline, infinity if it is closed."""
@@ -156,6 +159,7 @@ class Connection(SlicedInput, asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._parser = HttpResponseParser(self)
         self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:
@@ -188,7 +192,7 @@ class Connection(SlicedInput, asyncio.Protocol):
             if self._has_eof:
                 self.eof_received()
             if self._loss is not None:
-                self.fail(self._loss)
+                self._end(self._loss)
         self._resume_socket()
 
     def _resume_socket(self) -> None:
@@ -207,9 +211,16 @@ class Connection(SlicedInput, asyncio.Protocol):
         when = "in the middle of its reply" if self._framing or self._head_done else "without a reply"
         error = TransportError(Kind.CLOSED, f"The server closed the connection {when}.", sent=True)
         error.__cause__ = exc
-        self._loss = error
         if self._exchange is None or not self.unparsed:
-            self.fail(error)
+            self._end(error)
+        else:
+            self._loss = error
+
+    def _end(self, error: TransportError) -> None:
+        """Ends what is under way. Without the parser, which refers back to this connection, all is freed at once."""
+        self.fail(error)
+        self._parser = self._transport = self._loss = None  # type: ignore[assignment]
+        self.unparsed = NOTHING
 
     # Called by the parser, inside feed_data. An exception stops it.
 

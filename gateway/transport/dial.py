@@ -87,7 +87,8 @@ class Dialler:
                 return await self._wrap(sock, make)
         except TimeoutError as exc:
             message = f"{self._origin} did not take a connection within {self._timeout_s:g} s."
-            raise TransportError(Kind.TIMEOUT, message, sent=False) from exc
+            # Its traceback leads to the task of this, which leads to the error.
+            raise TransportError(Kind.TIMEOUT, message, sent=False) from exc.with_traceback(None)
         except (OSError, UnicodeError) as exc:  # UnicodeError: a name that no DNS query can hold
             raise TransportError(Kind.CONNECT, f"{self._origin} cannot be reached: {_why(exc)}.", sent=False) from exc
 
@@ -99,9 +100,15 @@ class Dialler:
         """
         if self._lookup is None or self._lookup.done():
             self._lookup = asyncio.ensure_future(self._look_up())
-            # Its error counts as retrieved even if every caller has gone.
-            self._lookup.add_done_callback(lambda lookup: lookup.cancelled() or lookup.exception())
+            self._lookup.add_done_callback(self._looked_up)
         return await asyncio.shield(self._lookup)
+
+    def _looked_up(self, lookup: asyncio.Future[list[Address]]) -> None:
+        """Forgets the lookup. Its error counts as retrieved even if every caller has gone."""
+        if self._lookup is lookup:
+            self._lookup = None
+        if not lookup.cancelled():
+            lookup.exception()
 
     async def _look_up(self) -> list[Address]:
         loop = asyncio.get_running_loop()
@@ -147,6 +154,17 @@ def _why_no_tls(error: OSError) -> str:
 
 async def first_connected(addresses: list[Address]) -> socket.socket:
     """Returns a socket to the first address that answers. Raises the last OSError when none does."""
+    outcome = await _race(addresses)
+    if isinstance(outcome, socket.socket):
+        return outcome
+    try:
+        raise outcome
+    finally:
+        del outcome  # its traceback leads to this frame
+
+
+async def _race(addresses: list[Address]) -> socket.socket | BaseException:
+    """Tries the addresses, each some time after the one before. Returns the first socket, or the last failure."""
     waiting = deque(addresses)
     attempts: set[asyncio.Task[socket.socket]] = set()
     failure: BaseException = OSError("the name has no address")
@@ -163,7 +181,7 @@ async def first_connected(addresses: list[Address]) -> socket.socket:
                 if error is None:
                     return attempt.result()
                 failure = error
-        raise failure
+        return failure
     finally:
         for attempt in attempts:  # some may have connected in this same turn
             attempt.cancel()

@@ -112,6 +112,9 @@ class Pool:
             connection.abandon(exchange)
             exchange.release()
             raise
+        except TransportError:
+            del exchange, connection  # both lead to the error, and its traceback here
+            raise
 
     def reply_or_events(
         self,
@@ -290,6 +293,7 @@ class Pool:
         finally:
             timer.cancel()
             self._waiters.pop(waiter, None)
+            del waiter  # it leads to an error, and the traceback of that here
 
     def _give_up(self, waiter: asyncio.Future[Connection]) -> None:
         if not waiter.done():
