@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from msgspec import Struct
 
 from gateway.model import Json, JsonObject
-from gateway.openapi.errors import OperationError
-from gateway.openapi.keywords import texts_of
+from gateway.openapi import media
+from gateway.openapi.errors import OperationError, UnresolvedError
+from gateway.openapi.kinds import SCALARS, VALUES, kinds_of, of_kinds, restricted
 from gateway.openapi.operations import Operation
 from gateway.openapi.paths import PLACEHOLDER, names_in, split_path
 from gateway.openapi.plan import METHOD_FIELD, Style, Where
@@ -30,7 +31,6 @@ BODY = "body"  # the argument that is the body, and nothing else
 # The names of arguments that the large model APIs take.
 ARGUMENT = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 MAX_NAME = 256  # characters of a header or cookie
-SCALARS = frozenset({"boolean", "integer", "null", "number", "string"})
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.-]")
 
 KEY_HEADER = "idempotency-key"  # sent as the operator says
@@ -208,7 +208,11 @@ def _argument(
             warnings.append(f"Its parameter {name[:64]!r} has no schema; it is taken for a text.")
             schema = {"type": "string"}
         if not media_type:
-            style = _sendable(style, explode=explode, schema=schema, converter=converter)
+            style, schema = _sendable(style, schema, converter, explode=explode, required=required)
+        elif where == "querystring" and not media.is_json(media_type):
+            schema = of_kinds(schema, frozenset({"object"}), converter)
+        elif not media.is_json(media_type):
+            schema = restricted(schema, SCALARS, converter)
     except OperationError as exc:
         if required:
             raise OperationError(f"Its parameter {name[:64]!r} cannot be sent: {exc}") from exc
@@ -253,59 +257,20 @@ def _style(where: Where, node: JsonObject) -> tuple[Style, bool]:
     return style, explode if isinstance(explode, bool) else style in ("form", "cookie")
 
 
-def _sendable(style: Style, *, explode: bool, schema: Json, converter: Converter) -> Style:
-    """The style in which values of a schema are sent. Raises OperationError if no style can say them."""
-    kinds = kinds_of(schema, converter)
-    if kinds and kinds <= SCALARS and style != "deepObject":
-        return style
-    if style == "deepObject":
-        if kinds and "object" not in kinds:
+def _sendable(style: Style, schema: Json, converter: Converter, *, explode: bool, required: bool) -> tuple[Style, Json]:
+    """The style in which values of a schema are sent, and the schema of those. Raises OperationError without any."""
+    kinds = VALUES - {"null"} if required else VALUES  # null leaves a parameter out
+    if style == "deepObject":  # in which anything has a form, but a text alone has no brackets
+        if (found := kinds_of(schema, converter)) and found <= SCALARS:
             raise OperationError("deepObject is for objects.")
-        return style
-    if any(_is_nested(inner, converter) for inner in _members(schema, converter)):
-        raise OperationError(f"its style {style} has no form for values inside values.")
+        return style, of_kinds(schema, kinds, converter) if required else schema
+    sent = style
     if style in ("spaceDelimited", "pipeDelimited") and explode:
-        if kinds and kinds <= {"object", "null"}:
-            raise OperationError(f"its style {style} has no form for objects.")
-        return "form"  # which is what arrays are then, each value with the name
-    return style
-
-
-def _members(schema: Json, converter: Converter) -> Iterator[Json]:
-    """What stands inside every value: the items of arrays, and the members that an object must have."""
-    for part in converter.parts(converter.resolve(schema), "allOf"):
-        yield part.get("items")
-        properties = part.get("properties")
-        if isinstance(properties, dict):
-            yield from (properties[name] for name in texts_of(part.get("required")) if name in properties)
-
-
-def _is_nested(schema: Json, converter: Converter) -> bool:
-    kinds = kinds_of(schema, converter)
-    return bool(kinds) and kinds <= {"array", "object"}
-
-
-def kinds_of(schema: Json, converter: Converter) -> frozenset[str]:
-    """The types that values of a schema of the document have; empty: any."""
-    if not isinstance(schema, dict):
-        return frozenset()
-    if isinstance(kind := schema.get("type"), str):
-        return frozenset((kind,))
-    for part in converter.parts(schema, "allOf"):
-        types = part.get("type")
-        named = types if isinstance(types, list) else [types]
-        if kinds := frozenset(kind for kind in named if isinstance(kind, str)):
-            return kinds
-        for keyword, kind in (("properties", "object"), ("items", "array")):
-            if keyword in part:
-                return frozenset({kind})
-    for keyword in ("anyOf", "oneOf"):
-        branches = schema.get(keyword)
-        if isinstance(branches, list) and branches:
-            found = [
-                kinds_of(branch if "$ref" not in branch else converter.resolve(branch), converter)
-                for branch in branches
-                if isinstance(branch, dict)
-            ]
-            return frozenset().union(*found) if all(found) else frozenset()
-    return frozenset()
+        sent, kinds = "form", kinds - {"object"}  # arrays are then each value with the name
+    try:
+        return sent, restricted(schema, kinds, converter)
+    except UnresolvedError:
+        raise
+    except OperationError as exc:
+        what = "values inside values" if "object" in kinds else "objects"
+        raise OperationError(f"its style {style} has no form for {what}.") from exc

@@ -13,7 +13,7 @@ from gateway import jsontext
 from gateway.model import Json, JsonObject
 from gateway.openapi import media
 from gateway.openapi.guarded import with_fixed
-from gateway.openapi.plan import BodyKind, BodyPlan, Field, Parameter
+from gateway.openapi.plan import BodyKind, BodyPlan, DeepArrays, Field, Parameter
 from gateway.openapi.serialise import CONTAINERS, Encode, UnsendableError, encoder, query_text, scalar
 
 MAX_PARTS = 1024  # values of a body longer than what is ever read here: some long texts are read fast
@@ -84,7 +84,8 @@ def _from_base64(value: Json) -> bytes:
 
 def _encode_form(plan: BodyPlan, value: Json) -> Body:
     has_many = len(jsontext.encode(value).translate(None, PLAIN)) > MAX_ESCAPES
-    return plan.media_type, form_text(plan.fields, value, _all_encoded if has_many else _with_plus).encode("ascii")
+    text = form_text(plan.fields, value, _all_encoded if has_many else _with_plus, plan.deep_arrays)
+    return plan.media_type, text.encode("ascii")
 
 
 def _with_plus(text: str) -> str:
@@ -96,13 +97,13 @@ def _all_encoded(text: str) -> str:
     return f"%{text.encode().hex('%').upper()}" if text else ""
 
 
-def form_text(fields: Mapping[str, Field], value: Json, encode: Encode) -> str:
+def form_text(fields: Mapping[str, Field], value: Json, encode: Encode, deep_arrays: DeepArrays = "repeat") -> str:
     """An object as `name=value` pairs; nested values are JSON texts. Raises UnsendableError."""
     pairs: list[str] = []
     for name, inner in _members(value):
         field = fields.get(name, _PLAIN)
         if field.style is not None:
-            pairs += filter(None, (query_text(_as_parameter(name, field), inner),))
+            pairs += filter(None, (query_text(_as_parameter(name, field, deep_arrays), inner),))
             continue
         for item in _items(inner, field):
             text = _json_text(item) if _is_json(item, field) else scalar(item)
@@ -129,7 +130,7 @@ def _json_text(value: Json) -> str:
     return jsontext.encode(value).decode()
 
 
-def _as_parameter(name: str, field: Field) -> Parameter:
+def _as_parameter(name: str, field: Field, deep_arrays: DeepArrays) -> Parameter:
     assert field.style is not None
     return Parameter(
         argument=name,
@@ -138,6 +139,7 @@ def _as_parameter(name: str, field: Field) -> Parameter:
         style=field.style,
         explode=field.explode,
         allow_reserved=field.allow_reserved,
+        deep_arrays=deep_arrays,
     )
 
 

@@ -209,6 +209,9 @@ def _body(
         media_type=payload.media_type,
         required=is_required,
         fields=payload.fields,
+        deep_arrays=terms.deep_arrays
+        if any(one.style == "deepObject" for one in payload.fields.values())
+        else "repeat",
         fixed=fixed,
         hidden=hidden,
     )

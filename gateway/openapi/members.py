@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from gateway.jsontext import split_pointer
 from gateway.model import Json, JsonObject
-from gateway.openapi.arguments import BODY, kinds_of
+from gateway.openapi.arguments import BODY
 from gateway.openapi.errors import OperationError
 from gateway.openapi.keywords import texts_of
+from gateway.openapi.kinds import kinds_of
 from gateway.openapi.schemas import Converter
 from gateway.openapi.terms import Terms, ToolTerms
 

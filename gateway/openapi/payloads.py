@@ -12,10 +12,11 @@ from msgspec import Struct
 
 from gateway.model import Json, JsonObject
 from gateway.openapi import media
-from gateway.openapi.arguments import STYLES, is_field_name, kinds_of
+from gateway.openapi.arguments import STYLES, is_field_name
 from gateway.openapi.definitions import Direction
 from gateway.openapi.errors import OperationError
 from gateway.openapi.keywords import texts_of
+from gateway.openapi.kinds import VALUES, kinds_of, of_kinds, restricted
 from gateway.openapi.plan import BodyKind, Field, Style
 from gateway.openapi.schemas import Converter
 
@@ -123,10 +124,15 @@ def _form(kind: str, sent: str, described: JsonObject, converter: Converter) -> 
             field = _field(inner, follow(encodings.get(name)), converter, is_multipart=is_multipart)
             if field != Field():
                 fields[name] = field
+    schema = of_kinds(schema, frozenset({"object"}), converter)
     if is_multipart:
         sent = MULTIPART  # a boundary is ours
-        schema = _with_files(schema, {name for name, field in fields.items() if field.is_binary}, converter)
-    return Payload(kind="multipart" if is_multipart else "form", media_type=sent, schema=schema, fields=fields)
+    return Payload(
+        kind="multipart" if is_multipart else "form",
+        media_type=sent,
+        schema=_with_fields(schema, fields, converter),
+        fields=fields,
+    )
 
 
 def _field(schema: Json, encoding: Json, converter: Converter, *, is_multipart: bool) -> Field:
@@ -179,19 +185,38 @@ def _fixed_headers(headers: JsonObject, converter: Converter) -> dict[str, str]:
     return found
 
 
-def _with_files(schema: Json, names: set[str], converter: Converter) -> Json:
-    """A schema in which members that are files are what callers give for one."""
-    if not names or not isinstance(schema, dict):
+def _with_fields(schema: Json, fields: Mapping[str, Field], converter: Converter) -> Json:
+    """A schema in which members that are files are what callers give for one, and others have a form in their style.
+
+    Raises OperationError if one that is required has none.
+    """
+    if not isinstance(schema, dict) or not any(one.is_binary or one.style for one in fields.values()):
         return schema
     schema = dict(converter.resolve(schema))
     for keyword in _IN_PLACE:
         if isinstance(branches := schema.get(keyword), list):
-            schema[keyword] = [_with_files(branch, names, converter) for branch in branches]
+            schema[keyword] = [_with_fields(branch, fields, converter) for branch in branches]
     if isinstance(properties := schema.get("properties"), dict):
-        schema["properties"] = {
-            name: _as_file(inner, converter) if name in names else inner for name, inner in properties.items()
-        }
+        required = texts_of(schema.get("required"))
+        changed = {name: _member(inner, fields.get(name), converter) for name, inner in properties.items()}
+        if gone := next((name for name in required if name in changed and changed[name] is False), ""):
+            raise OperationError(f"The member {gone[:64]!r} of its body cannot be sent: its style has no form for it.")
+        schema["properties"] = {name: inner for name, inner in changed.items() if inner is not False}
     return schema
+
+
+def _member(schema: Json, field: Field | None, converter: Converter) -> Json:
+    """A member as callers give it; false if none of its values has a form."""
+    if field is None:
+        return schema
+    if field.is_binary:
+        return _as_file(schema, converter)
+    if field.style is None or field.style == "deepObject":
+        return schema
+    try:
+        return restricted(schema, VALUES, converter)
+    except OperationError:
+        return False
 
 
 def _as_file(schema: Json, converter: Converter) -> Json:

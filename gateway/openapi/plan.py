@@ -15,6 +15,7 @@ Where = Literal["path", "query", "querystring", "header", "cookie"]
 Style = Literal[
     "simple", "label", "matrix", "form", "spaceDelimited", "pipeDelimited", "deepObject", "cookie"
 ]  # OpenAPI 3.2, Style Values
+DeepArrays = Literal["repeat", "brackets", "indexes"]
 BodyKind = Literal["json", "lines", "form", "multipart", "text", "bytes"]
 
 
@@ -34,7 +35,7 @@ class Parameter(Struct, frozen=True, kw_only=True, omit_defaults=True):
     allow_reserved: bool = False
     media_type: str = ""
     encoded_slashes: bool = False
-    deep_arrays: Literal["repeat", "brackets", "indexes"] = "repeat"
+    deep_arrays: DeepArrays = "repeat"
     fixed: Json | UnsetType = UNSET
 
 
@@ -55,14 +56,15 @@ class Field(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class BodyPlan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The body of a request, which is the argument `body`. `media_type` is sent exactly as it stands.
 
-    `fields` are those with rules of their own. `fixed` are the operator's values by JSON Pointer below the body; at
-    those of `hidden` there is no member.
+    `fields` are those with rules of their own, `deep_arrays` is for those in the style deepObject. `fixed` are the
+    operator's values by JSON Pointer below the body; at those of `hidden` there is no member.
     """
 
     kind: BodyKind
     media_type: str
     required: bool = False
     fields: Mapping[str, Field] = {}
+    deep_arrays: DeepArrays = "repeat"
     fixed: Mapping[str, Json] = {}
     hidden: tuple[str, ...] = ()
 

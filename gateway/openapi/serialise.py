@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from functools import lru_cache, partial
 
-from gateway.model import Json, JsonObject
+from gateway.model import Json
 from gateway.openapi.plan import Parameter
 from gateway.wire import is_token
 
@@ -107,9 +107,7 @@ def query_text(parameter: Parameter, value: Json) -> str | None:
     if parameter.media_type:
         return f"{name}={encoded(content(parameter, value))}"
     if style == "deepObject":
-        if type(value) is not dict:
-            raise UnsendableError("is no object")
-        return "&".join(_deep(name, value, parameter)) or None
+        return "&".join(_deep(name, value, parameter, is_nameless=True)) or None
     if type(value) not in CONTAINERS:
         return f"{name}={_value_encoder(parameter)(scalar(value))}"
     if style in DELIMITERS:
@@ -141,29 +139,33 @@ def _delimited(name: str, value: Json, delimiter: str, joint: str) -> str | None
     return f"{name}={joint.join(parts)}" if parts else None
 
 
-def _deep(name: str, value: JsonObject, parameter: Parameter) -> list[str]:
+def _deep(name: str, value: Json, parameter: Parameter, *, is_nameless: bool = False) -> list[str]:
+    """The pairs of a value of any kind, with the names of its members in brackets, as PHP, Rails and Node read them."""
     pairs: list[str] = []
-    for key, inner in value.items():
-        if "[" in key or "]" in key:
-            raise UnsendableError("has a member whose name holds a bracket")
-        inner_name = f"{name}%5B{encoded(key)}%5D"
-        if type(inner) is dict:
-            pairs += _deep(inner_name, inner, parameter)
-        elif type(inner) is list:
-            pairs += _deep_items(inner_name, inner, parameter)
-        elif inner is not None:
-            pairs.append(f"{inner_name}={_deep_value(inner, parameter)}")
+    if type(value) is dict:
+        for key, inner in value.items():
+            if "[" in key or "]" in key:
+                raise UnsendableError("has a member whose name holds a bracket")
+            if inner is not None:
+                pairs += _deep(f"{name}%5B{encoded(key)}%5D", inner, parameter)
+    elif type(value) is list:
+        for index, item in enumerate(value):
+            mark = _mark(index, item, parameter, is_nameless=is_nameless)
+            pairs += _deep(name + mark, item, parameter, is_nameless=True)
+    else:
+        pairs.append(f"{name}={_deep_value(value, parameter)}")
     return pairs
 
 
-def _deep_items(name: str, items: list[Json], parameter: Parameter) -> list[str]:
-    """The items of an array inside an object, in the form that the server's framework reads; no standard has one."""
-    marks = {"repeat": "", "brackets": "%5B%5D"}
-    mark = marks.get(parameter.deep_arrays)
-    return [
-        f"{name}{f'%5B{index}%5D' if mark is None else mark}={_deep_value(item, parameter)}"
-        for index, item in enumerate(items)
-    ]
+def _mark(index: int, item: Json, parameter: Parameter, *, is_nameless: bool) -> str:
+    """What tells an item of an array from others, in the form that the server's framework reads; no standard has one.
+
+    Only its index tells what belongs to an item that is an array or object. An array that has no name of a member, such
+    as the whole value, has brackets: where a name is to be repeated, documents say `form`.
+    """
+    if type(item) in CONTAINERS or parameter.deep_arrays == "indexes":
+        return f"%5B{index}%5D"
+    return "%5B%5D" if is_nameless or parameter.deep_arrays == "brackets" else ""
 
 
 def _deep_value(value: Json, parameter: Parameter) -> str:

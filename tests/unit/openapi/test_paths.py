@@ -102,4 +102,8 @@ def test_openapi_40_templates_keep_their_characters_and_repeat_their_placeholder
 
 def test_all_that_is_wrong_is_told_at_once() -> None:
     plan: Plan = plan_of(ID, parameter("query", "q", "deepObject"), parameter("header", "h", required=True))
-    assert refusal(plan, {"id": {}, "q": 1}) == {"id": "is empty", "q": "is no object", "h": "is required"}
+    assert refusal(plan, {"id": {}, "q": {"[": 1}}) == {
+        "id": "is empty",
+        "q": "has a member whose name holds a bracket",
+        "h": "is required",
+    }

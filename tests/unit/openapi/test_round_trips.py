@@ -150,7 +150,7 @@ READERS: dict[tuple[str, str, bool], tuple[Reader | None, Reader | None, Reader 
         lambda got: pairs(got.query["v"][0].split("|")),
     ),
     ("query", "pipeDelimited", True): (lambda got: got.query["v"][0], lambda got: got.query["v"], None),
-    ("query", "deepObject", True): (None, None, lambda got: bare(got.query)),
+    ("query", "deepObject", True): (None, lambda got: got.query["v[]"], lambda got: bare(got.query)),
     ("header", "simple", False): (
         lambda got: got.headers["v"],
         lambda got: got.headers["v"].split(","),

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.openapi.plan import Style, Where
-from tests.unit.openapi.requesting import header, parameter, plan_of, refusal, send, sent_as
+from gateway.openapi.plan import Field, Style, Where
+from tests.unit.openapi.requesting import body_plan, header, parameter, plan_of, refusal, send, sent_as
 
 TEXT, ARRAY, OBJECT = "blue", ["blue", "black", "brown"], {"R": 100, "G": 200, "B": 150}
 
@@ -15,6 +15,8 @@ REFUSED = object()
 FORM = "a%20b=c%26d&e=1&e=2&f=%7B%22g%22%3Anull%7D"
 SPACED = "color=R%20100%20G%20200%20B%20150"
 PIPED = "color=R%7C100%7CG%7C200%7CB%7C150"
+DEEP_ARRAY = "color%5B%5D=blue&color%5B%5D=black&color%5B%5D=brown"
+FORM_TYPE = "application/x-www-form-urlencoded"
 DEEP = "color%5BR%5D=100&color%5BG%5D=200&color%5BB%5D=150"
 # Style and explode; where; what is sent for an empty text, a text, an array and an object.
 STYLES: list[tuple[Style, bool, Where, Any, Any, Any, Any]] = [
@@ -36,8 +38,8 @@ STYLES: list[tuple[Style, bool, Where, Any, Any, Any, Any]] = [
     ("pipeDelimited", False, "query", "color=", "color=blue", "color=blue%7Cblack%7Cbrown", PIPED),
     ("spaceDelimited", True, "query", "color=", "color=blue", "color=blue&color=black&color=brown", REFUSED),
     ("pipeDelimited", True, "query", "color=", "color=blue", "color=blue&color=black&color=brown", REFUSED),
-    ("deepObject", True, "query", REFUSED, REFUSED, REFUSED, DEEP),
-    ("deepObject", False, "query", REFUSED, REFUSED, REFUSED, DEEP),
+    ("deepObject", True, "query", "color=", "color=blue", DEEP_ARRAY, DEEP),
+    ("deepObject", False, "query", "color=", "color=blue", DEEP_ARRAY, DEEP),
 ]
 
 
@@ -193,8 +195,36 @@ def test_openapi_35_deep_objects_hold_objects_and_arrays(arrays: str, expected: 
     sent = sent_as(deep, value)
     assert sent is not None
     assert sent.replace("%5B", "[").replace("%5D", "]") == expected
-    for wrong in ([1], "x", {"a": [[1]]}, {"a": [None]}):
+    for wrong in ([None], {"a": [None]}, {"a]": 1}):
         assert refusal(plan_of(deep), {"f": wrong}).keys() == {"f"}
+
+
+# As qs, PHP, Rails and payment APIs read them. An item with members always has its number.
+DEEP_VALUES: list[tuple[Any, str, str, str]] = [
+    (["x", "y"], "f[]=x&f[]=y", "f[]=x&f[]=y", "f[0]=x&f[1]=y"),
+    ({"a": ["x"]}, "f[a]=x", "f[a][]=x", "f[a][0]=x"),
+    (
+        [{"price": "p", "tags": ["a", "b"]}, {"price": "q"}],
+        "f[0][price]=p&f[0][tags]=a&f[0][tags]=b&f[1][price]=q",
+        "f[0][price]=p&f[0][tags][]=a&f[0][tags][]=b&f[1][price]=q",
+        "f[0][price]=p&f[0][tags][0]=a&f[0][tags][1]=b&f[1][price]=q",
+    ),
+    ({"a": [[1], [2]]}, "f[a][0][]=1&f[a][1][]=2", "f[a][0][]=1&f[a][1][]=2", "f[a][0][0]=1&f[a][1][0]=2"),
+    ({"a": [{"b": {"c": None, "d": 1}}]}, "f[a][0][b][d]=1", "f[a][0][b][d]=1", "f[a][0][b][d]=1"),
+    (17, "f=17", "f=17", "f=17"),
+    ("", "f=", "f=", "f="),
+]
+
+
+@pytest.mark.parametrize(("value", "repeat", "brackets", "indexes"), DEEP_VALUES)
+def test_openapi_35_anything_has_a_form_in_deep_objects(value: Any, repeat: str, brackets: str, indexes: str) -> None:
+    for arrays, expected in (("repeat", repeat), ("brackets", brackets), ("indexes", indexes)):
+        deep = parameter("query", "f", "deepObject", deep_arrays=arrays)
+        form = body_plan("form", FORM_TYPE, fields={"f": Field(style="deepObject")}, deep_arrays=arrays)
+        sent = sent_as(deep, value)
+        assert sent is not None
+        assert sent.replace("%5B", "[").replace("%5D", "]") == expected
+        assert send(form, {"body": {"f": value}}).body.decode() == sent
 
 
 def test_openapi_36_all_cookies_stand_in_one_header() -> None:
