@@ -31,10 +31,14 @@ class Replica(Generic[T]):
     """One of several servers with the same tools. `target` is what calls are sent to, `name` is for operators.
 
     `tools` holds the breakers of tools that have failed here and not succeeded since; usually it is empty, and a call
-    looks no further. `reason` is why it failed when its breaker last opened.
+    looks no further. `reason` is why it failed when its breaker last opened. `has_listed`: it has answered when it
+    was asked for its tools.
     """
 
-    __slots__ = ("_backend", "_failing", "_new_breaker", "breaker", "in_flight", "name", "reason", "target", "tools")
+    __slots__ = (
+        *("_backend", "_failing", "_new_breaker", "breaker", "has_listed"),
+        *("in_flight", "name", "reason", "target", "tools"),
+    )
 
     def __init__(self, backend: str, name: str, target: T, new_breaker: Callable[[], Breaker]) -> None:
         self.name = name
@@ -43,6 +47,7 @@ class Replica(Generic[T]):
         self.reason = ""
         self.tools: dict[str, Breaker] = {}
         self.in_flight = 0
+        self.has_listed = False
         self._backend = backend
         self._new_breaker = new_breaker
         self._failing: set[str] = set()  # tools that failed since the last success of any tool; at most two are kept

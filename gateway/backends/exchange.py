@@ -318,6 +318,7 @@ class HttpExchange:
             listing = await reading
         except GatewayError as exc:
             raise unavailable(f"{exc.detail}; {answered}") from exc
+        replica.has_listed = True
         replica.breaker.note_alive()
         return listing
 
@@ -327,6 +328,8 @@ class HttpExchange:
             reply = await self._ask(server, CHECK_TIMEOUT_S)
         except TransportError as exc:
             return None if exc.kind is Kind.TOO_LARGE else f"{exc.kind}: {exc}"
+        except GatewayError:  # an answer, although it is no list
+            return None
         return None if reply.status < 500 else f"status {reply.status}"
 
     def _ask_with_token(self, server: Server, timeout_s: float) -> Awaitable[Reply]:

@@ -79,6 +79,7 @@ class BackendEntry:
     renamed: tuple[Rejected, ...] = ()
     published: int = 0
     listed_at: float | None = None
+    took_s: float = 0.0  # the last list
     is_due: bool = False  # something has changed since it was last asked
     last_error: str | None = None
     failing_since: float = 0.0
@@ -130,7 +131,8 @@ class Catalogue:
         self._next: asyncio.Task[None] | None = None  # which makes it
         self._snapshots: set[asyncio.Task[None]] = set()
         self._rested_at = 0.0
-        self._tasks: list[asyncio.Task[None]] = []
+        self._tasks: list[asyncio.Task[None] | asyncio.Task[bool]] = []
+        self._asks_once = False
         self._refreshing: dict[str, asyncio.Task[None]] = {}
 
     async def adopt(self, other: Catalogue) -> None:
@@ -160,6 +162,18 @@ class Catalogue:
         self._turns.begin()
         self._tasks = [asyncio.create_task(self._keep(entry)) for entry in self._entries.values()]
 
+    async def ask_once(self) -> None:
+        """Asks each backend once and no more, in place of `start`, and waits as long as `wait_ready` does."""
+        self._asks_once = True
+        self._turns.begin()
+        self._tasks = [asyncio.create_task(self._ask(entry)) for entry in self._entries.values()]
+        await self._turns.wait()
+
+    async def _ask(self, entry: BackendEntry) -> bool:
+        is_listed = await self._refresh(entry)
+        self._turns.note_tried(entry.source.name)
+        return is_listed
+
     async def aclose(self) -> None:
         """Stops asking. The last snapshot stays."""
         tasks = [*self._tasks, *self._refreshing.values(), *self._snapshots]
@@ -184,7 +198,7 @@ class Catalogue:
         """
         task, entry = self._refreshing.get(backend), self._entries[backend]
         entry.is_due = True
-        if task is None or task.done():
+        if (task is None or task.done()) and not self._asks_once:
             self._refreshing[backend] = asyncio.create_task(self._refresh_soon(entry, is_news=is_news))
 
     async def _refresh_soon(self, entry: BackendEntry, *, is_news: bool) -> None:
@@ -210,16 +224,23 @@ class Catalogue:
             failing_s=None if entry.last_error is None else self._clock() - entry.failing_since,
         )
 
+    def listing(self, backend: str) -> tuple[Listing | None, float]:
+        """The last list of a backend, with what no route publishes, and how many seconds it took.
+
+        Raises: as `status`.
+        """
+        entry = self._entries[backend]
+        return entry.listing, entry.took_s
+
     async def _keep(self, entry: BackendEntry) -> None:
         """Asks one backend at intervals until it is cancelled."""
         backoff = Backoff(FIRST_RETRY_S, entry.source.refresh_s)
         while True:
-            if await self._refresh(entry):
+            if await self._ask(entry):
                 wait_s = entry.good_for_s
                 backoff.reset()
             else:
                 wait_s = backoff.next_s()
-            self._turns.note_tried(entry.source.name)
             await self._sleep(wait_s * self._uniform(1 - JITTER, 1 + JITTER))
 
     async def _refresh(self, entry: BackendEntry, *, is_news: bool = True) -> bool:
@@ -236,7 +257,9 @@ class Catalogue:
 
     async def _refresh_alone(self, entry: BackendEntry, *, is_news: bool) -> None:
         async with self._turns.of(entry.source.name), asyncio.timeout(LIST_LIMIT_S):
+            began = self._clock()
             listing = await entry.source.backend.list_tools()
+            entry.took_s = self._clock() - began
         before = entry.evaluation
         if listing is entry.listing and before.complete:  # as backends say that nothing has changed
             self._note_listed(entry)

@@ -11,13 +11,12 @@ from time import monotonic
 
 from msgspec import Struct
 
-from gateway.admission import Admission
+from gateway.admission import Admission, Replica
 from gateway.app import Gateway
 from gateway.assembly import parts
 from gateway.authorization import HttpAuthorizer, Unknown
 from gateway.backends.server import Server
-from gateway.catalogue.catalogue import BackendStatus
-from gateway.errors import GatewayError
+from gateway.catalogue.catalogue import READY_LIMIT_S, BackendStatus, Catalogue
 from gateway.jsontext import decode, encode
 from gateway.model import JsonObject, Listing, ToolDefinition
 from gateway.ports import Backend, Reporting
@@ -26,11 +25,10 @@ from gateway.schemas import CompiledSchema, SchemaError
 from gateway.settings import Config
 
 BYTES_OF_A_TOKEN = 4  # of English and JSON, about, for models of today
-SECOND_LOOK_S = 10.0  # as long as the catalogue gives the first
 
 
 class Look(Struct, frozen=True, kw_only=True):
-    """The answer of one backend to a listing, or the cause of its failure, and the time it took."""
+    """The list of one backend, or the cause why there is none, and the time it took."""
 
     listing: Listing | None
     cause: str | None
@@ -40,19 +38,17 @@ class Look(Struct, frozen=True, kw_only=True):
 async def inspect(config: Config) -> JsonObject:
     """Asks all of them; describes each, `backends` by name, the `routes`, and the `tools` that are published."""
     gateway = Gateway(config)
-    # The catalogue alone: a gateway that starts as a whole takes over the calls of replicas that died.
-    await gateway.catalogue.start()
-    try:
+    try:  # the catalogue alone: a gateway that starts as a whole takes over the calls of replicas that died
         state, authorization, telemetry, issuers, _ = await asyncio.gather(
             _look_at_state(config),
             _ask(gateway.authorizer),
             _look_at_telemetry(config),
             gateway.issuers(),
-            gateway.catalogue.wait_ready(),
+            gateway.catalogue.ask_once(),
         )
         backends, admissions = gateway.backends, gateway.admissions.values()
-        looks = dict(zip(backends, await asyncio.gather(*map(_look, backends.values())), strict=True))
-        answers = dict(zip(backends, await asyncio.gather(*map(_answers, admissions)), strict=True))
+        looks = {name: _look(gateway.catalogue, name) for name in backends}
+        answers = dict(zip(backends, await asyncio.gather(*map(_answers, admissions, looks.values())), strict=True))
         routes = parts.routes(config, backends)
         taken = _taken(routes, looks)
         return {
@@ -111,27 +107,28 @@ async def _ask(authorizer: HttpAuthorizer | None) -> JsonObject | None:
     return about | {"allowed": allowed, "reason": reason}
 
 
-async def _look(backend: Backend) -> Look:
-    """Asks once more, because the catalogue keeps neither a cause nor what no route publishes."""
-    begun = monotonic()
-    listing, cause = None, None
-    try:
-        async with asyncio.timeout(SECOND_LOOK_S):
-            listing = await backend.list_tools()
-    except GatewayError as exc:
-        cause = exc.detail or exc.message
-    except TimeoutError:
-        cause = f"no list of tools within {SECOND_LOOK_S:g} s"
-    return Look(listing=listing, cause=cause, took_s=monotonic() - begun)
+def _look(catalogue: Catalogue, name: str) -> Look:
+    listing, took_s = catalogue.listing(name)
+    cause = catalogue.status(name).last_error
+    if listing is None and cause is None:
+        cause = f"no list of tools within {READY_LIMIT_S:g} s"
+    return Look(listing=listing, cause=cause, took_s=took_s)
 
 
-async def _answers(admission: Admission[Server]) -> dict[str, str | None]:
-    """Why each replica of a tool server does not answer; None if it does. Empty if there is no way to ask."""
-    check, replicas = admission.check, admission.replicas
-    if check is None:
+async def _answers(admission: Admission[Server], look: Look) -> dict[str, str | None]:
+    """Why each replica of a tool server does not answer; None if it does. Empty if there is no way to ask.
+
+    A replica that has listed its tools is not asked again. Nor is any if there is no list: each was asked for it.
+    """
+    check = admission.check
+    if check is None or look.listing is None:
         return {}
-    troubles = await asyncio.gather(*(check(replica.target) for replica in replicas))
-    return {replica.name: why for replica, why in zip(replicas, troubles, strict=True)}
+
+    async def trouble_with(replica: Replica[Server]) -> str | None:
+        return None if replica.has_listed else await check(replica.target)
+
+    troubles = await asyncio.gather(*map(trouble_with, admission.replicas))
+    return {replica.name: why for replica, why in zip(admission.replicas, troubles, strict=True)}
 
 
 Taken = Mapping[tuple[str, str], int]  # by backend and tool id: the number of the first route that speaks of it
@@ -158,7 +155,7 @@ def _listed(look: Look) -> Sequence[ToolDefinition]:
 def _backend(
     name: str, status: BackendStatus, look: Look, taken: Taken, answers: Mapping[str, str | None]
 ) -> JsonObject:
-    cause = look.cause or ("it did not answer at first" if not status.up else None)
+    cause = look.cause
     silent = {replica: why for replica, why in answers.items() if why is not None}
     if cause is None and silent and len(silent) == len(answers):  # its tools are known from elsewhere
         cause = "; ".join(silent.values())

@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from tests.support.openid import openid_provider
 from tests.support.redis_server import RedisServer
 from tests.support.terminal import Done, entered, tool_server
+from tests.unit.backends.mcp_facing import Script, serving
 
 CONFIG = """
 auth: {api_keys: [{id: one, hash: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}]}
@@ -299,3 +301,37 @@ def test_live_fails_when_there_is_a_problem_though_all_is_up(tmp_path: Path, off
     assert (done.returncode, "(Txt.*) publishes nothing: it matches no tool" in done.stdout) == (1, True)
     assert entered("check", file).returncode == 0
     assert entered("check", file, "--operations").returncode == 0
+
+
+LISTS: dict[str, tuple[Script, str | None]] = {
+    "error": (
+        lambda talk: talk.fail(-32603, "Database is away"),
+        "answers tools/list with error -32603: Database is away",
+    ),
+    "null": (lambda talk: talk.answer(None), "its answer holds no list of tools"),
+    "cursor": (lambda talk: talk.answer({"tools": [], "nextCursor": {}}), "its answer holds no list of tools"),
+    "fault": (lambda talk: talk.fail(-32603, "No.", 500), "answered 500"),
+    "good": (lambda talk: talk.answer({"tools": [{"name": "find", "inputSchema": {"type": "object"}}]}), None),
+}
+
+
+def test_live_asks_each_tool_server_once_and_says_why_one_does_not_list(tmp_path: Path) -> None:
+    async def checked() -> tuple[Done, list[int]]:
+        async with AsyncExitStack() as stack:
+            doubles = {
+                name: await stack.enter_async_context(serving("modern", others={"tools/list": script}))
+                for name, (script, _) in LISTS.items()
+            }
+            backends = {name: {"protocol": "mcp", "url": double.url} for name, double in doubles.items()}
+            routes = [{"tools": f"{name}.*", "backend": name} for name in backends]
+            file = write(tmp_path, json.dumps({"auth": "none", "backends": backends, "routes": routes}))
+            done = await asyncio.to_thread(entered, "check", file, "--live", "--json")
+            return done, [len(double.of("tools/list")) for double in doubles.values()]
+
+    done, asked = asyncio.run(checked())
+    assert (done.returncode, done.stderr) == (1, "")
+    backends = json.loads(done.stdout)["backends"]
+    for name, (_, cause) in LISTS.items():
+        assert (cause or "None") in str(backends[name]["cause"])
+        assert backends[name]["up"] is (cause is None)
+    assert asked == [1] * len(LISTS)
