@@ -28,6 +28,8 @@ PATH = re.compile(r"/[!-~]{0,8191}")
 NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,128}")
 VALUE = re.compile(r"[\t -~]{0,16384}")
 OWN = frozenset({"connection", "content-length", "host", "transfer-encoding", "upgrade"})  # headers of the connection
+# Headers of proxies. The gateway may trust a proxy at this address, and would take the page's word for who calls.
+OF_PROXIES = re.compile(r"forwarded|x-forwarded-.*|x-real-ip|via", re.IGNORECASE)
 MAX_HEADERS = 64
 MAX_ANSWER_BYTES = 4 * 1024 * 1024  # shown to a person
 LONGEST_S = 3600.0
@@ -152,6 +154,8 @@ def _asked(about: JsonObject) -> Asked:
         raise RefusedQuestionError(400, "The path must begin with a slash, and be printable ASCII.")
     if not isinstance(headers, list) or len(headers) > MAX_HEADERS or not all(map(_is_header, headers)):
         raise RefusedQuestionError(400, "A header cannot be sent: it has characters that HTTP does not allow.")
+    if any(OF_PROXIES.fullmatch(name) or name.lower() in OWN for name, _ in headers):
+        raise RefusedQuestionError(400, "A header cannot be sent: it is of the connection, or one that proxies write.")
     if body is not None and not isinstance(body, str):
         raise RefusedQuestionError(400, "The body must be text.")
     timeout_s = about.get("timeout_s", LONGEST_S)
@@ -164,7 +168,6 @@ def _asked(about: JsonObject) -> Asked:
 def _is_header(pair: Any) -> bool:
     match pair:
         case [str(name), str(value)]:
-            is_own = name.lower() in OWN
-            return not is_own and NAME.fullmatch(name) is not None and VALUE.fullmatch(value) is not None
+            return NAME.fullmatch(name) is not None and VALUE.fullmatch(value) is not None
         case _:
             return False

@@ -28,6 +28,7 @@ async def test_three_clicks_lead_from_the_overview_to_a_tool_that_was_called(bro
         await visit.page.goto(f"{url}/console/#credential={credential}")
         await expect(visit.heading).to_have_text("Overview")
         assert credential not in visit.page.url
+        await visit.offer.get_by_role("button", name="Use it").click()
 
         await visit.navigation.get_by_role("link", name="Tools", exact=True).click()
         await visit.link(re.compile(r"^Crumbs\.random")).click()

@@ -35,6 +35,22 @@ async def harmless(visit: Visit) -> None:
     await expect(visit.heading).to_be_visible()
 
 
+@pytest.mark.parametrize(("choice", "credential"), [("Use it", "a.foreign.token"), ("Discard it", "")])
+async def test_the_credential_of_a_link_is_used_only_if_its_reader_agrees(
+    visit: Visit, site: Site, choice: str, credential: str
+) -> None:
+    """Whoever makes the link sees what is called with a credential of theirs."""
+    await visit.open("#/tools/Calculator.Add")
+    await visit.page.goto(f"{site.url}/console/#credential=a.foreign.token")
+    await visit.follow("Tools")
+    await visit.link("Calculator.Add").click()
+    field = visit.page.locator("#credential")
+    await expect(field).to_have_value("")
+    await visit.offer.get_by_role("button", name=choice).click()
+    await expect(visit.offer).to_be_hidden()
+    await expect(field).to_have_value(credential)
+
+
 # The words of tool servers
 
 

@@ -57,10 +57,11 @@ class Visit:
         return [line for line in self.problems if not any(pattern.search(line) for pattern in self._expected)]
 
     async def open(self, path: str = "#/", *, credential: str | None = None) -> None:
-        """Opens the console at a page; waits until its heading is there. The credential goes in as in a link."""
+        """Opens the console at a page; waits until its heading is there. The credential is that of a link."""
         if credential is not None:
             await self.page.goto(f"{self.url}/console/#credential={credential}")
             await expect(self.heading).to_be_visible()
+            await self.offer.get_by_role("button", name="Use it").click()
         await self.page.goto(f"{self.url}/console/{path}")
         await expect(self.heading).to_be_visible()
 
@@ -72,6 +73,11 @@ class Visit:
     @property
     def navigation(self) -> Locator:
         return self.page.get_by_role("navigation").first
+
+    @property
+    def offer(self) -> Locator:
+        """What asks whether to use the credential of a link."""
+        return self.page.get_by_role("region", name="Credential of a link")
 
     @property
     def main(self) -> Locator:

@@ -7,7 +7,7 @@ const HEADERS = [['Authorization', 'Bearer token or API key'], ['OXP-API-Key', '
 let header = HEADERS[0][0];
 let value = '';
 
-/** Takes a credential, such as the one in the link that `toolgate demo` prints. */
+/** Takes a credential that somebody has typed, or agreed to. */
 export function setCredential(text, name = HEADERS[0][0]) {
   value = text.trim();
   header = name;

@@ -17,12 +17,26 @@ let isBroken = false; // the page says why it is not shown
 let isIncomplete = false; // a module did not come, which browsers remember until the page is loaded again
 let isAway = false;
 
-/** Takes a credential out of the address, as the link that `toolgate demo` prints has it. */
+/**
+ * Takes a credential out of the address, as the link that `toolgate demo` prints has it, and asks whether to use it:
+ * anybody can make such a link, and would see what is called with a credential of theirs.
+ */
 function takeCredential() {
   const [, text] = /^#credential=(.*)$/.exec(location.hash) ?? [];
   if (text === undefined) return;
   history.replaceState(null, '', '#/');
-  setCredential(decoded(text) ?? text);
+  const offer = part('offer');
+  const end = (isUsed) => {
+    offer.hidden = true;
+    fill(offer);
+    if (!isUsed) return;
+    setCredential(decoded(text) ?? text);
+    if (session) visit();
+  };
+  fill(offer, h('p', {}, 'The link brings a credential. Whoever made it can see what is called with it.'),
+    h('button', { type: 'button', on: { click: () => end(true) } }, 'Use it'),
+    h('button', { type: 'button', on: { click: () => end(false) } }, 'Discard it'));
+  offer.hidden = false;
 }
 
 function decoded(text) {
