@@ -9,10 +9,12 @@ from typing import Any, Literal
 from gateway.admission import DispatchGate
 from gateway.backends.exchange import HttpExchange
 from gateway.backends.lists import ListReader
+from gateway.backends.oxp_forms import OxpForms
 from gateway.backends.server import BackendContext
 from gateway.dialects import recognise, rest
-from gateway.dialects.listings import read_list
+from gateway.dialects.listings import NO_REPORT, Group, Report, read_list
 from gateway.errors import unavailable
+from gateway.jsontext import encode
 from gateway.model import Invocation, Listing, ToolResult
 from gateway.ports import Backend, ServerDialect
 from gateway.settings import HttpBackendSettings
@@ -21,11 +23,23 @@ from gateway.transport import Reply
 # How a tool server of unknown dialect is asked for its tools, by its protocol.
 LIST_DIALECTS: dict[str, ServerDialect] = {"otc": recognise.OTC, "oxp": recognise.OXP}
 
+UNCLEAR = encode(
+    Report(
+        notes=(
+            Group(
+                text="its list shows neither form of OXP, having no OXP-Version header and no $schema: "
+                "the first call will show it, and may fail; have the server send the header, or set dialect"
+            ),
+        )
+    )
+)
+
 
 class HttpBackend:
     """One tool server, or several replicas of it.
 
-    Its dialect is fixed by the settings, or learned from each list of its tools.
+    Its dialect is fixed by the settings, or learned from each list of its tools; from answers to calls where a list may
+    be of either form of OXP.
     """
 
     deferred: Literal[False] = False
@@ -37,20 +51,33 @@ class HttpBackend:
         self._dialect = self._fixed or LIST_DIALECTS[settings.protocol]
         self._exchange = HttpExchange(name, settings, context, self._dialect.request_list())
         self._reader = ListReader(read_list, name, settings, context.lists)
+        self._forms: OxpForms | None = None  # while the last list shows none of them
 
     @property
     def dialect(self) -> str:
-        """The wire form in use: fixed, or learned from the last list."""
-        return self._dialect.name
+        """The wire form in use: fixed, or learned from the last list or from a call."""
+        return self._learned.name if self._forms is None or self._forms.spoken else recognise.EITHER_OXP
+
+    @property
+    def _learned(self) -> ServerDialect:
+        return self._dialect if self._forms is None else self._forms.spoken or self._dialect
+
+    @property
+    def report(self) -> bytes:
+        """What there is to say about the last list (`listings.Report`)."""
+        return UNCLEAR if self.dialect == recognise.EITHER_OXP else bytes(NO_REPORT)
 
     def take_over(self, before: Backend) -> None:
         """Takes what the backend that it replaces has learned, until the tool server is listed again."""
         if self._fixed is None and isinstance(before, HttpBackend):
             self._dialect, self._exchange.call_path = before._dialect, before._exchange.call_path
+            self._forms = before._forms
 
     def call(self, invocation: Invocation, gate: DispatchGate | None = None) -> Coroutine[Any, Any, ToolResult]:
         """Runs a tool; raises as `HttpExchange.call`."""
-        return self._exchange.call(self._dialect, invocation, gate)
+        if self._forms is not None and self._forms.spoken is None:
+            return self._forms.call(self._exchange.call, invocation, gate)
+        return self._exchange.call(self._learned, invocation, gate)
 
     async def list_tools(self) -> Listing:
         """Asks for the catalogue and learns the dialect from it. Raises BACKEND_UNAVAILABLE."""
@@ -62,6 +89,11 @@ class HttpBackend:
         text, has_version = reply.body, reply.header(rest.HEADER) is not None
         del reply
         shown, listing = await self._reader.read(text, has_version=has_version)
+        if self._fixed is None and shown == recognise.EITHER_OXP:
+            if self._forms is None:
+                self._forms, self._exchange.call_path = OxpForms(self.name), None
+            return listing
+        self._forms = None
         learned = self._fixed or recognise.DIALECTS[shown]
         if learned is not self._dialect:
             self._dialect, self._exchange.call_path = learned, None

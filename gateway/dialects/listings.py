@@ -103,7 +103,8 @@ def read_list(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
             adapted.update((definition.id, warning) for warning in warnings)
     gathered.drop_ambiguous(listed)
     dialect = recognise.of_server(document, has_version=bounds.has_version, lists_rfc=lists_rfc)
-    return gathered.encoded(dialect.name, tuple(sorted(adapted)))
+    is_clear = recognise.shows_form(document, has_version=bounds.has_version)
+    return gathered.encoded(dialect.name if is_clear else recognise.EITHER_OXP, tuple(sorted(adapted)))
 
 
 def most_as_sent(max_schema_bytes: int) -> int:

@@ -106,6 +106,14 @@ def of_server(document: Json, *, has_version: bool, lists_rfc: bool) -> RestDial
     return RFC if named is RFC or lists_rfc else OTC
 
 
+EITHER_OXP = "oxp or oxp-env"  # the dialect of a tool server while it is not known which
+
+
+def shows_form(document: Json, *, has_version: bool) -> bool:
+    """Whether a list tells flat and enveloped OXP apart; arguments as in `of_server`."""
+    return has_version or isinstance(document, list) or document["items"] is None or _by_schema(document) is not None
+
+
 def is_rfc(entry: Json) -> bool:
     """Whether a listed tool has members that only the RFC gives it."""
     if not isinstance(entry, dict):

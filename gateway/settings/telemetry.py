@@ -19,7 +19,7 @@ HEADER = Text(HEADER_NAME, "must be the name of one header: letters, digits, and
 
 
 class TelemetrySettings(Section):
-    """What is sent to OpenTelemetry, which needs the extra `toolgate[otel]`."""
+    """What is sent to OpenTelemetry, which needs the extra `otel`."""
 
     otlp: EndpointUrl = setting(
         ...,
@@ -47,7 +47,7 @@ class TelemetrySettings(Section):
     def problems(self) -> Iterator[tuple[str, str]]:
         parts = urlsplit(self.otlp)
         if not _is_installed():
-            yield "", "needs OpenTelemetry's SDK: pip install 'toolgate[otel]'"
+            yield "", "needs OpenTelemetry's SDK: pip install '.[otel]' in the folder of Toolgate"
         if self.headers and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
             yield "headers", "would be sent to another machine without TLS; otlp must begin with https"
         if self.tls is not None and parts.scheme == "http":

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from gateway.cli.drafting.draft import ASKED_AS, Draft, NotSpokenError, Wanted, quoted
 from gateway.cli.drafting.listing import drafted, listed
+from gateway.dialects.recognise import EITHER_OXP
 
 FORMS = {
     "otc": {"rfc": "the OTC RFC", "otc": "OTC 1.0", "lc": "the LangChain form of OTC"},
-    "oxp": {"oxp": "OXP 1.0, flat", "oxp-env": "OXP 1.0, enveloped"},
+    "oxp": {"oxp": "OXP 1.0, flat", "oxp-env": "OXP 1.0, enveloped", EITHER_OXP: "OXP 1.0"},
 }
 PATHS = ("/tools/call", "/tools", "/call")  # of the protocol; what is before them is the base URL
 

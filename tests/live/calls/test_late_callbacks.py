@@ -18,7 +18,7 @@ LIFETIMES = {"result_ttl": "1s", "pending_ttl": "2s"}
 
 
 @pytest.mark.anyio
-async def test_a_callback_is_welcome_as_long_as_its_call_is_known_and_starts_nothing_afterwards(tmp_path: Path) -> None:
+async def test_a_result_counts_once_as_long_as_its_call_is_known_and_starts_nothing_afterwards(tmp_path: Path) -> None:
     with running_redis(tmp_path) as redis:
         state = LIFETIMES | {"url": redis.url, "keys": [KEY]}
         async with yard() as tools, replica(callback_settings(tools.url, {"timeout": "300ms"}, state=state)) as only:
@@ -26,9 +26,9 @@ async def test_a_callback_is_welcome_as_long_as_its_call_is_known_and_starts_not
             for number in numbers:
                 assert result(await ask(only, number))["error"]["message"] == "The tool is still running."
             await cancel(only, cancelled)
-            # The first counts. What comes once a call is over is taken and dropped, so that it is not sent again.
             assert await tools.call_back([done]) == [200]
-            assert await tools.call_back([done, cancelled], text="another result") == [200, 200]
+            assert await tools.call_back([done, cancelled], text="another result") == [410, 410]
+            assert await tools.call_back([done]) == [200]
             assert value(await ask(only, done)) == {"number": done}
             assert failure(await ask(only, cancelled))["message"] == "The call was cancelled; the tool may have run."
 

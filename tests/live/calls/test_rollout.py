@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.live.calls.site import AGENT_ID, DONE_S, KEY, OWNER_ID, Replica, order, outcome, replica
-from tests.support.calling import call, failure, result
+from tests.support.calling import call, result
 from tests.support.changing import change
 from tests.support.ports import lasting_port
 from tests.support.processes import DemoServer, Settings, demo_server, settings, until
@@ -58,8 +58,11 @@ async def test_a_result_counts_that_comes_where_its_backend_is_not_yet(
         async with rollout(tmp_path, new, old) as (_, a, b):
             answer = result(await call(a.http, "Builds.lint", {"source": "print(1) "}, call_id="k"))
             assert answer["value"]["clean"] is False
-            asked = await call(a.http, "Builds.ask", {}, call_id="choice")
-            assert failure(asked)["message"].startswith("The tool server asked for a choice and could not be answered")
+            a.http.headers["prefer"] = "wait=1"
+            asked = result(await call(a.http, "Builds.ask", {}, call_id="choice"))
+            assert asked["error"]["code"] == "still_running"
+            (line,) = b.running.logged("a callback was refused")
+            assert line["reason"] == "its tool server is not configured here, and cannot be answered"
             refused = (await call(a.http, "Builds.deploy", {"target": "staging"}, call_id="consent")).json()
             (challenge,) = refused["missing_requirements"]["authorization"]
             assert (await b.http.get(urlsplit(challenge["check_url"]).path)).json() == {"status": "pending"}

@@ -199,6 +199,36 @@ class GitHub(BaseHTTPRequestHandler):
         """Says nothing."""
 
 
+class Unclear(BaseHTTPRequestHandler):
+    """Lists a tool in neither form of OXP."""
+
+    def do_GET(self) -> None:
+        tool = {"id": "Math.Add@1.0.0", "name": "Math_Add", "version": "1.0.0", "description": "Adds."}
+        text = json.dumps({"items": [tool | {"input_schema": {"type": "object"}}]} if self.path == "/tools" else {})
+        self.send_response(200 if self.path == "/tools" else 404)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def do_POST(self) -> None:
+        self.do_GET()
+
+    def log_message(self, *_: object) -> None:
+        """Says nothing."""
+
+
+def test_a_list_that_shows_no_form_of_oxp_is_reported(tmp_path: Path) -> None:
+    file = tmp_path / "out.yaml"
+    with ThreadingHTTPServer(("127.0.0.1", 0), Unclear) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        written = entered("init", f"http://127.0.0.1:{server.server_port}", "-o", str(file))
+        checked = entered("check", "--live", str(file))
+        server.shutdown()
+    assert "  Checked live: 1 problem.\n    math: its list shows neither form of OXP" in written.stdout
+    assert "math: its list shows neither form of OXP" in checked.stdout
+
+
 def test_a_variable_that_only_the_document_names_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GITHUB_TOKEN", "canary")
     with ThreadingHTTPServer(("127.0.0.1", 0), GitHub) as server:

@@ -69,7 +69,8 @@ async def test_a_configured_dialect_is_kept_whatever_the_catalogue_looks_like() 
 
 
 async def test_another_dialect_has_its_own_first_path() -> None:
-    catalogues = [reply(200, {"items": [TOOL]}, oxp_version="1.0"), reply(200, {"items": [TOOL]})]
+    marked = {"$schema": "urn:oxp:1.0", "items": [TOOL]}
+    catalogues = [reply(200, {"items": [TOOL]}, oxp_version="1.0"), reply(200, marked)]
     script = answering(catalogues[0], reply(404, b"Not Found", "text/plain"), OK, catalogues[1], OK)
     async with facing(script, dialect="auto") as (backend, server):
         for _ in range(2):

@@ -77,10 +77,11 @@ def test_a_long_list_is_split_in_several_goes(most: int, monkeypatch: pytest.Mon
     ("text", "dialect"),
     [
         (b"[]", "lc"),
-        (b'{"items":[]}', "oxp-env"),
+        (b'{"items":[]}', "oxp or oxp-env"),
+        (b'{"$schema":"urn:oxp:1.0","items":[]}', "oxp-env"),
         (b'{"$schema":"urn:oxp:1.0","tools":[]}', "oxp-env"),
         (b'{"$schema":"otc://1.0","items":[]}', "oxp-env"),
-        (b'{"tools":null,"items":[]}', "oxp-env"),
+        (b'{"tools":null,"items":[]}', "oxp or oxp-env"),
         (b'{"$schema":"%b","tools":[{"input_schema":{}}]}' % rest.RFC_SCHEMA.encode(), "rfc"),
         (b'{"tools":[7,{"id":"A.B"},{"toolkit":{"name":"A"}}]}', "rfc"),
         (b'{"tools":[{"input":{"parameters":{}}}]}', "rfc"),

@@ -47,7 +47,15 @@ SPOKEN: list[tuple[dict[str, Page], str, str, str, list[str], str]] = [
     ({"/tools": json_page({"tools": [RFC]})}, "/tools", "otc", "the OTC RFC", ["Crm.*"], "crm"),
     ({"/a/tools": json_page([LC])}, "/a", "otc", "the LangChain form of OTC", ["tools.*"], "tools"),
     ({"/tools": json_page({"items": [TOOL]}, oxp_version="1.0")}, "", "oxp", "OXP 1.0, flat", ["Crm.*"], "crm"),
-    ({"/tools": json_page({"items": [TOOL]})}, "/", "oxp", "OXP 1.0, enveloped", ["Crm.*"], "crm"),
+    ({"/tools": json_page({"items": [TOOL]})}, "/", "oxp", "OXP 1.0", ["Crm.*"], "crm"),
+    (
+        {"/tools": json_page({"$schema": "urn:oxp:1.0", "items": [TOOL]})},
+        "/",
+        "oxp",
+        "OXP 1.0, enveloped",
+        ["Crm.*"],
+        "crm",
+    ),
     (
         {"/.well-known/rap-toolset": toolset, "/tools": toolset},
         "/.well-known/rap-toolset",
