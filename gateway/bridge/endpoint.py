@@ -17,6 +17,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.bridge.handshake import Ready
 from gateway.bridge.relay import Asked, BusyError, Key, Relay, Reply
 from gateway.bridge.requests import Message, Refused, check_caller, check_modern, is_modern, read_message
+from gateway.bridge.unread import Unread
 from gateway.dialects.mcp_wire import INVALID, NO_METHOD, SESSION, UNSUPPORTED_VERSION, envelope
 from gateway.jsontext import encode
 from gateway.model import JsonObject
@@ -38,7 +39,7 @@ Headers = tuple[tuple[bytes, bytes], ...]
 class Server(Protocol):
     """The server behind the bridge."""
 
-    listeners: set[asyncio.Queue[bytes]]
+    listeners: set[Unread[bytes]]
 
     async def ready(self) -> tuple[Relay, Ready]:
         """Raises BusyError while it cannot be asked."""
@@ -162,6 +163,7 @@ class Endpoint:
                 relay.cancel(asked, LEFT)
             else:
                 asyncio.get_running_loop().call_later(ABANDONED_S, relay.cancel, asked, LEFT)
+            asked.replies.close()
             raise
 
     async def _tell(self, exchange: _Exchange, asked: Asked, *, is_modern: bool) -> None:
@@ -193,7 +195,7 @@ class Endpoint:
             return await exchange.answer(405, more=((b"allow", b"POST"),))
         if len(self._server.listeners) >= MAX_LISTENERS:
             raise BusyError
-        queue: asyncio.Queue[bytes] = asyncio.Queue()
+        queue = Unread[bytes]()
         self._server.listeners.add(queue)
         try:
             await exchange.begin_stream()
@@ -204,7 +206,7 @@ class Endpoint:
         finally:
             self._server.listeners.discard(queue)
 
-    async def _next(self, queue: asyncio.Queue[bytes]) -> bytes | None:
+    async def _next(self, queue: Unread[bytes]) -> bytes | None:
         """The next notification; empty after a while without one, None at the end."""
         waiting = [asyncio.ensure_future(queue.get()), asyncio.ensure_future(self._stops.wait())]
         try:

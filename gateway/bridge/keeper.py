@@ -11,6 +11,7 @@ from gateway.backoff import Backoff
 from gateway.bridge.handshake import Era, HandshakeError, Ready, begin, find_era
 from gateway.bridge.program import Program, StartError
 from gateway.bridge.relay import BusyError, Relay
+from gateway.bridge.unread import Unread
 
 log = logging.getLogger("gateway.bridge")
 
@@ -23,7 +24,7 @@ class Keeper:
     """The process, one after the other. `listeners` get the notifications that belong to no request."""
 
     def __init__(self, command: Sequence[str], era: Era | None) -> None:
-        self.listeners: set[asyncio.Queue[bytes]] = set()
+        self.listeners: set[Unread[bytes]] = set()
         self._command = command
         self._fixed_era = era
         self._era = era

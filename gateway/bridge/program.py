@@ -9,12 +9,14 @@ import signal
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import count
 
 from gateway.logs.output import printable
 
 log = logging.getLogger("gateway.bridge")
 
 MAX_LINE_BYTES = 16 * 1024 * 1024  # a result with images; what is longer could not be told from a server gone wild
+LINES_AT_ONCE = 64  # handed over between two turns of the event loop
 MAX_LOGGED = 2000  # characters of a line of standard error
 END_S = 5.0  # how long a process may take to end by itself, and again after SIGTERM
 
@@ -55,6 +57,11 @@ class Program:
         if not self._stdin.is_closing():
             self._stdin.write(message + b"\n")
 
+    @property
+    def unsent_bytes(self) -> int:
+        """How much was written that the process has not read."""
+        return self._stdin.transport.get_write_buffer_size()
+
     async def drain(self) -> None:
         """Waits while the process does not read."""
         with suppress(ConnectionError):
@@ -65,9 +72,14 @@ class Program:
         complaining = asyncio.create_task(self._log_complaints())
         assert self._process.stdout is not None
         try:
-            while line := await self._process.stdout.readline():
+            for number in count():
+                line = await self._process.stdout.readline()
+                if not line:
+                    break
                 if line.strip():
                     on_line(line)
+                if not number % LINES_AT_ONCE:  # as long as lines are there, reading one does not wait
+                    await asyncio.sleep(0)
         except ValueError:
             log.warning("a line is too long", extra={"pid": self.pid, "max_bytes": MAX_LINE_BYTES})
         finally:

@@ -6,7 +6,6 @@ does not say which caller it means.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from codecs import BOM_UTF8
 from itertools import count
@@ -16,6 +15,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from gateway import jsontext
+from gateway.bridge.unread import Unread
 from gateway.dialects.mcp_wire import INTERNAL, NO_METHOD, SUBSCRIPTION_MEMBER, envelope
 from gateway.jsontext import encode
 from gateway.model import Json, JsonObject
@@ -23,7 +23,7 @@ from gateway.model import Json, JsonObject
 log = logging.getLogger("gateway.bridge")
 
 MAX_WAITING = 256  # requests at once
-MAX_QUEUED = 1000  # notifications that a caller has not read; those that come then are dropped
+MAX_UNSENT_BYTES = 16 * 1024 * 1024  # of messages that the program has not read; more requests are refused then
 CANCELLED = 499  # no code of JSON-RPC's own; as servers log a caller that left
 LISTEN = "subscriptions/listen"
 ENDED = "The server ended before it answered; whether the request was carried out is not known."
@@ -32,11 +32,15 @@ Key = tuple[str, bytes]  # a session, and the id of a request in it as JSON
 
 
 class BusyError(Exception):
-    """Too many requests are under way, or the server does not run; nothing was sent to it."""
+    """Too much is under way or unread by the server, or it does not run; nothing was sent to it."""
 
 
 class Pipe(Protocol):
     """What leads to the process."""
+
+    @property
+    def unsent_bytes(self) -> int:
+        """How much was written that the process has not read."""
 
     def write(self, message: bytes) -> None:
         """Queues a message, which has no line end in it."""
@@ -70,6 +74,9 @@ class Reply(Struct, frozen=True):
     is_last: bool = False
     code: int | None = None
 
+    def __len__(self) -> int:
+        return len(self.message)
+
 
 class Asked:
     """A request under way. `replies` are for its caller, the last of them its response."""
@@ -80,12 +87,11 @@ class Asked:
         self.method = method
         self.token = token
         self.key = key
-        self.replies: asyncio.Queue[Reply] = asyncio.Queue()
+        self.replies = Unread[Reply]()
 
     def tell(self, message: bytes) -> None:
         """Adds a notification, unless too many are unread."""
-        if self.replies.qsize() < MAX_QUEUED:
-            self.replies.put_nowait(Reply(message))
+        self.replies.put_if_room(Reply(message))
 
     def end(self, member: bytes, content: bytes, code: int | None = None) -> None:
         """Adds the response."""
@@ -99,7 +105,7 @@ class Asked:
 class Relay:
     """The requests of one process. `listeners` get the notifications that belong to no request."""
 
-    def __init__(self, program: Pipe, listeners: set[asyncio.Queue[bytes]]) -> None:
+    def __init__(self, program: Pipe, listeners: set[Unread[bytes]]) -> None:
         self._program = program
         self._listeners = listeners
         self._numbers = count(1)
@@ -112,6 +118,7 @@ class Relay:
         """Sends a request. Raises BusyError."""
         if self._has_ended or len(self._waiting) >= MAX_WAITING:
             raise BusyError
+        self._check_room()
         meta = params.get("_meta") if params else None
         token = meta.get("progressToken") if isinstance(meta, dict) else None
         asked = Asked(next(self._numbers), id_, method, token, key)
@@ -125,8 +132,13 @@ class Relay:
         return asked
 
     def notify(self, method: str, params: JsonObject | None) -> None:
-        """Passes a notification on."""
+        """Passes a notification on. Raises BusyError."""
+        self._check_room()
         self._send(method, params)
+
+    def _check_room(self) -> None:
+        if self._program.unsent_bytes > MAX_UNSENT_BYTES:
+            raise BusyError
 
     def _send(self, method: str, params: JsonObject | None, number: int | None = None) -> None:
         message: JsonObject = {"jsonrpc": "2.0"}
@@ -218,15 +230,16 @@ class Relay:
                 asked.tell(_notification(method, {**content, "_meta": {**meta, SUBSCRIPTION_MEMBER: asked.id}}))
         else:
             for queue in self._listeners:
-                if queue.qsize() < MAX_QUEUED:
-                    queue.put_nowait(line)
+                queue.put_if_room(line)
 
     def _asked(self, number: Json) -> Asked | None:
         """The request of that number."""
         return self._waiting.get(_number_of(number))
 
     def _refuse(self, id_: Raw, method: str) -> None:
-        """Answers a request of the server: silence would make its tool wait for ever."""
+        """Answers a request of the server, since silence would make its tool wait for ever; unless it reads nothing."""
+        if self._program.unsent_bytes > MAX_UNSENT_BYTES:
+            return
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": id_}
         if method == "ping":
             answer["result"] = {}

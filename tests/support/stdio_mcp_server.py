@@ -1,4 +1,4 @@
-"""An MCP server on standard input and output, written by hand: `stdio_mcp_server.py (legacy|modern|exits|stubborn)`.
+"""An MCP server on standard input and output, by hand: `stdio_mcp_server.py (legacy|modern|exits|stubborn|deaf)`.
 
 It uses nothing of the gateway. Each tool is one thing a server may do.
 """
@@ -92,6 +92,8 @@ def main(kind: str) -> None:
     server = Server(kind)
     for line in sys.stdin:
         server.hear(json.loads(line))
+        while kind == "deaf" and '"tools/call"' in line:  # it reads no more
+            signal.pause()
     complain("My input was closed.")
     while kind == "stubborn":
         signal.pause()

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
 from gateway.bridge.program import Program
-from gateway.bridge.relay import ENDED
+from gateway.bridge.relay import ENDED, MAX_UNSENT_BYTES
 from gateway.cli.output import FAILED, USAGE
 from gateway.dialects.mcp_wire import CAPABILITIES_MEMBER, MODERN, VERSION_MEMBER
 from tests import plainhttp
@@ -169,6 +170,27 @@ def test_a_modern_server_is_recognised_a_caller_that_leaves_cancels_and_the_end_
         assert "My input was closed." in [line["line"] for line in site.lines("stderr")]
         assert site.lines("ended")[-1]["code"] == 0
     assert gone([site.pid])
+
+
+def test_what_a_program_does_not_read_is_refused_before_it_fills_the_memory() -> None:
+    notification = {"jsonrpc": "2.0", "method": "notifications/x", "params": {"text": "x" * 3_900_000}}
+    with bridge("deaf", "--era", "legacy") as site:
+        assert site.text("echo") == "{}"  # and reads no more
+        before = memory_bytes(site.command.process.pid)
+        replies = [site.post(notification) for _ in range(60)]
+        assert {reply.status_code for reply in replies} == {202, 503}
+        assert sum(reply.status_code == 202 for reply in replies) * 3_900_000 < 2 * MAX_UNSENT_BYTES
+        assert replies[-1].headers["retry-after"] == "1"
+        assert site.call("echo")["error"]["code"] == 503
+        assert memory_bytes(site.command.process.pid) - before < 4 * MAX_UNSENT_BYTES
+        site.command.process.terminate()
+        assert site.command.ended() == 0
+
+
+def memory_bytes(pid: int) -> int:
+    """How much of a process is in memory (proc_pid_status(5))."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return int(re.findall(r"VmRSS:\s+(\d+) kB", status)[0]) * 1024
 
 
 @pytest.mark.anyio

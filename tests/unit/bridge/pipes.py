@@ -10,6 +10,7 @@ from typing import Any
 
 from gateway.bridge.handshake import Ready
 from gateway.bridge.relay import Asked, BusyError, Relay
+from gateway.bridge.unread import Unread
 
 Answer = Callable[[Any], list[Any]]
 
@@ -18,6 +19,7 @@ class Pipe:
     """What was sent, in order."""
 
     def __init__(self) -> None:
+        self.unsent_bytes = 0
         self.sent: list[Any] = []
         self.on_message: Callable[[Any], None] = self.sent.append
 
@@ -29,8 +31,8 @@ class Pipe:
         """Never waits."""
 
 
-def relayed() -> tuple[Relay, Pipe, set[asyncio.Queue[bytes]]]:
-    pipe, listeners = Pipe(), set[asyncio.Queue[bytes]]()
+def relayed() -> tuple[Relay, Pipe, set[Unread[bytes]]]:
+    pipe, listeners = Pipe(), set[Unread[bytes]]()
     return Relay(pipe, listeners), pipe, listeners
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from gateway.bridge.endpoint import MAX_BODY_BYTES, Endpoint
 from gateway.bridge.handshake import Ready
+from gateway.bridge.relay import MAX_UNSENT_BYTES
 from gateway.bridge.run import LOCAL_NAMES, PATH
 from gateway.dialects.mcp_wire import CAPABILITIES_MEMBER, MODERN, VERSION_MEMBER
 from tests.unit.bridge.pipes import Server
@@ -149,3 +150,11 @@ async def test_a_server_that_does_not_run_is_a_503_which_says_that_nothing_was_s
     assert (reply.status_code, reply.headers["retry-after"]) == (503, "1")
     assert reply.json()["id"] == 3
     assert "none was sent" in reply.json()["error"]["message"]
+
+
+async def test_what_a_server_has_no_time_for_is_a_503_for_notifications_too() -> None:
+    async with bridge() as (http, server):
+        server.pipe.unsent_bytes = MAX_UNSENT_BYTES + 1
+        replies = [await http.post(PATH, json=each) for each in (request(), {"jsonrpc": "2.0", "method": "x/y"})]
+        assert server.pipe.sent == []
+    assert [(reply.status_code, reply.headers["retry-after"]) for reply in replies] == [(503, "1")] * 2

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 from codecs import BOM_UTF8
@@ -10,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from gateway.bridge.relay import CANCELLED, ENDED, MAX_QUEUED, MAX_WAITING, BusyError, Reply
+from gateway.bridge.relay import CANCELLED, ENDED, MAX_UNSENT_BYTES, MAX_WAITING, BusyError, Reply
+from gateway.bridge.unread import MAX_QUEUED, MAX_QUEUED_BYTES, Unread
 from gateway.dialects.mcp_wire import INTERNAL, NO_METHOD, SUBSCRIPTION_MEMBER
 from tests.unit.bridge.pipes import got, relayed, say
 
@@ -74,7 +74,7 @@ async def test_an_id_that_the_server_spells_otherwise_is_known_all_the_same(spel
 
 async def test_a_server_may_write_a_mark_and_every_member() -> None:
     relay, pipe, listeners = relayed()
-    queue = asyncio.Queue[bytes]()
+    queue = Unread[bytes]()
     listeners.add(queue)
     asked = await relay.ask(7, CALL, None)
     line = json.dumps({"id": pipe.sent[0]["id"], "method": None, "params": None, "result": {}, "error": None})
@@ -163,13 +163,59 @@ async def test_there_is_a_limit_of_requests_at_once() -> None:
 async def test_notifications_of_no_request_go_to_all_who_listen_and_are_dropped_for_those_who_do_not_read() -> None:
     relay, _, listeners = relayed()
     asked = await relay.ask(1, CALL, None)
-    one, other = asyncio.Queue[bytes](), asyncio.Queue[bytes]()
+    one, other = Unread[bytes](), Unread[bytes]()
     listeners |= {one, other}
     for _ in range(MAX_QUEUED + 1):
         say(relay, method="notifications/tools/list_changed")
         other.get_nowait()
     assert one.qsize() == MAX_QUEUED
     assert got(asked) == []
+
+
+async def test_what_the_server_has_not_read_bounds_what_is_sent_to_it() -> None:
+    relay, pipe, _ = relayed()
+    asked = await relay.ask(1, CALL, None)
+    pipe.unsent_bytes = MAX_UNSENT_BYTES + 1
+    with pytest.raises(BusyError):
+        await relay.ask(2, CALL, None)
+    with pytest.raises(BusyError):
+        relay.notify("notifications/x", {})
+    say(relay, id="of the server", method="ping")
+    assert len(pipe.sent) == 1
+    relay.cancel(asked, "no more")  # which makes room
+    assert pipe.sent[1]["method"] == "notifications/cancelled"
+    pipe.unsent_bytes = 0
+    say(relay, id="of the server", method="ping")
+    await relay.ask(2, CALL, None)
+    assert len(pipe.sent) == 4
+
+
+async def test_what_a_caller_has_not_read_is_bounded_and_its_response_always_comes() -> None:
+    relay, pipe, listeners = relayed()
+    asked = await relay.ask(1, CALL, {"_meta": {"progressToken": "p"}})
+    listening = Unread[bytes]()
+    listeners.add(listening)
+    number, long = pipe.sent[0]["id"], "x" * (MAX_QUEUED_BYTES // 4)
+    for _ in range(20):
+        say(relay, method="notifications/message", params={"data": long})
+        say(relay, method="notifications/progress", params={"progressToken": number, "message": long})
+    assert listening.qsize() == asked.replies.qsize() == 3
+    say(relay, id=number, result={"text": long * 8})
+    assert got(asked)[-1]["result"] == {"text": long * 8}
+    assert asked.replies.held_bytes == 0
+    say(relay, method="notifications/message", params={"data": long * 8})  # too large beside others
+    assert listening.qsize() == 3
+
+
+async def test_nothing_is_held_for_a_caller_that_has_left() -> None:
+    relay, pipe, _ = relayed()
+    asked = await relay.ask(1, CALL, {"_meta": {"progressToken": "p"}})
+    number = pipe.sent[0]["id"]
+    say(relay, method="notifications/progress", params={"progressToken": number})
+    asked.replies.close()
+    say(relay, method="notifications/progress", params={"progressToken": number})
+    say(relay, id=number, result={"text": "x" * 1000})
+    assert (asked.replies.qsize(), asked.replies.held_bytes) == (0, 0)
 
 
 async def test_a_subscription_is_named_by_the_caller_s_own_id_to_its_end() -> None:
