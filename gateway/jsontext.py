@@ -1,8 +1,9 @@
 """JSON text in and out, with every rule decided.
 
 Integers are exact up to 4,300 characters, a minus sign among them, and longer ones are refused; other numbers are IEEE
-doubles and refused beyond their range. NaN, Infinity, lone surrogates and bad UTF-8 are refused. Of duplicate keys the
-last wins, and because what goes out is always encoded from the value that was validated, it wins everywhere.
+doubles and refused beyond their range. NaN, Infinity, lone surrogates and bad UTF-8 are refused; but what a tool that
+has run returns is not lost for half a character, which becomes U+FFFD. Of duplicate keys the last wins, and because
+what goes out is always encoded from the value that was validated, it wins everywhere.
 """
 
 from __future__ import annotations
@@ -28,6 +29,16 @@ _DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
 
 HALF_A_PAIR = re.compile(rb"\\u[dD][89abAB]..(?!\\u[dD][c-fC-F])", re.DOTALL)  # an escaped backslash may feign one
 
+# Once escaped backslashes are out of the way: either half of a surrogate pair without the other, as an escape; or as
+# bytes, against all rules of UTF-8. The literal beginning makes the search five times as fast.
+_HALVES = re.compile(
+    rb"\\u[dD](?:[89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    rb"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD])[c-fC-F][0-9a-fA-F]{2})"
+)
+_HALVES_AS_BYTES = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
+REPLACEMENT = "\ufffd".encode()
+MAX_ESCAPES_HERE = 60_000  # looked at for halves: 0.1 us each
+
 _decode = msgspec.json.Decoder().decode
 CONTAINERS = (dict, list)  # in half the time of a union
 encode = msgspec.json.Encoder().encode
@@ -50,6 +61,28 @@ def decode(text: bytes, max_depth: int = MAX_DEPTH) -> Json:
     if _brackets(text, max_depth + 1) > max_depth and is_deeper_than(value, max_depth):
         raise JsonError(f"it is nested deeper than {max_depth} levels")
     return value
+
+
+def decode_answer(text: bytes, max_depth: int = MAX_DEPTH) -> Json:
+    """As `decode`, of what a tool server has answered: half a surrogate pair is read as U+FFFD."""
+    try:
+        return decode(text, max_depth)
+    except JsonError:
+        whole = mended(text) if text.count(b"\\") <= MAX_ESCAPES_HERE else text
+        if whole is text:
+            raise
+    return decode(whole, max_depth)
+
+
+def mended(text: bytes) -> bytes:
+    """The text with U+FFFD in place of each half of a surrogate pair; the same one if there is none."""
+    if b"\0" in text:  # no JSON
+        return text
+    whole, count = _HALVES.subn(REPLACEMENT, text.replace(b"\\\\", b"\0\0"))
+    if b"\xed" in whole:
+        whole, more = _HALVES_AS_BYTES.subn(REPLACEMENT, whole)
+        count += more
+    return whole.replace(b"\0\0", b"\\\\") if count else text
 
 
 def is_wide(text: bytes) -> bool:

@@ -30,7 +30,7 @@ log = logging.getLogger("gateway.backends")
 
 MAX_LIST_BYTES = 64 * 1024 * 1024  # 20,000 tools of 3 KiB each
 SMALL_BYTES = 4 * 1024  # of an answer that no codec reads apart
-LONG_BYTES = 1024 * 1024  # of an answer that is read between two turns of the event loop: 8 MiB take 10 ms
+LONG_BYTES = 256 * 1024  # of an answer that is read between two turns of the event loop: 8 MiB take 10 ms
 LIST_TIMEOUT_S = 30.0  # a catalogue is asked for in the background
 NEXT_LIST_S = 5.0  # while another replica is left to be asked; the start waits for the first catalogue
 CHECK_TIMEOUT_S = 5.0  # a check only has to show whether a replica answers
@@ -41,6 +41,7 @@ NOT_ANSWERED = (502, 503, 504)  # a proxy finds no server, or the server takes n
 BROKEN = ToolResult(
     failure=ToolFailure(message="The tool server gave a broken answer.", code=FailureCode.BROKEN_ANSWER)
 )
+TOO_LARGE = "The tool has run, and its answer is lost, because it passes a limit of the gateway."
 
 Send = Callable[[Lease[Server], WireRequest, Invocation, float], Awaitable[Reply]]  # the last is a deadline
 Ask = Callable[[Server, float], Awaitable[Reply]]  # how long it may take, in seconds
@@ -67,6 +68,11 @@ def note_broken_off(lease: Lease[Server], exc: TransportError, given_s: float, *
             lease.tool_failed(str(exc.kind))
         else:
             lease.failed(str(exc.kind))
+
+
+def _broken(said: str) -> ToolResult:
+    """The result of a call with a broken answer, in the tool server's own words if there are any."""
+    return ToolResult(failure=ToolFailure(message=said, code=FailureCode.BROKEN_ANSWER)) if said else BROKEN
 
 
 def check_sent(exc: TransportError) -> None:
@@ -155,7 +161,7 @@ class HttpExchange:
             else:
                 lease.tool_failed("a broken answer")
             log.warning("a tool server gave a broken answer", extra={"backend": self._name, "reason": str(exc)})
-            return BROKEN
+            return _broken(exc.said)
         except GatewayError as refusal:
             lease.answered = True
             raise self._challenges.completed(refusal, lease.replica.target) from None
@@ -255,11 +261,16 @@ class HttpExchange:
             if reading.select or (reading.members is None and jsontext.is_wide(text)):
                 return await self._checker.value(text, reading.select, replies.MAX_DEPTH, owner)
             if reading.members is not None and jsontext.is_wide(text):
-                return await self._checker.read(text, reading.members, replies.MAX_DEPTH, owner, is_owed=True)
+                return await self._checker.read_answer(text, reading.members, replies.MAX_DEPTH, owner)
             if len(text) <= LONG_BYTES:
                 return None
             await asyncio.sleep(0)
-            document = jsontext.decode(text, replies.MAX_DEPTH)
+            try:
+                document = jsontext.decode_answer(text, replies.MAX_DEPTH)
+            except jsontext.JsonError:  # what is wrong may be put right where there is more time
+                if reading.members is None:
+                    raise
+                return await self._checker.read_answer(text, reading.members, replies.MAX_DEPTH, owner)
             await asyncio.sleep(0)
             return document
         except (OffloadError, jsontext.JsonError) as exc:
@@ -275,6 +286,9 @@ class HttpExchange:
         about = {"backend": self._name, "kind": str(exc.kind), "reason": str(exc)}
         about |= {"toolgate_call_id": invocation.call_id}
         log.warning("a tool server did not complete its answer", extra=about)
+        if exc.kind is Kind.TOO_LARGE:
+            message = f"{TOO_LARGE} {exc} The max_response of its backend is {self._max_response_bytes} bytes."
+            return ToolResult(failure=ToolFailure(message=message, code=FailureCode.RESULT_TOO_LARGE))
         if exc.kind in BROKEN_KINDS:
             return BROKEN
         if exc.kind is Kind.TIMEOUT:

@@ -94,7 +94,7 @@ class McpBackend:
         """Reads the response to a call; raises as `CallCodec.decode_reply`."""
         status = reply.status
         if status != 200 and is_about_access(status):
-            return replies.decode_reply(reply, invocation)
+            return mcp_results.with_words_of(mcp_responses.error_in(reply), replies.decode_reply(reply, invocation))
         if document is None:
             document = mcp_responses.message_of(reply)
         urls: Sequence[JsonObject] = ()

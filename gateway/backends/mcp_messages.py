@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw, Struct
 
+from gateway import jsontext
 from gateway.dialects import mcp_results
 from gateway.dialects.mcp_wire import is_number
 from gateway.model import Json, JsonObject
@@ -36,6 +37,10 @@ def message_of_event(data: bytes) -> Envelope | None:
         return None
     try:
         return _read_envelope(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        whole = jsontext.mended(data)  # an answer is read again, whole
+    try:
+        return None if whole is data else _read_envelope(whole)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
 

@@ -40,7 +40,7 @@ def decode(reply: Reply) -> Json:
     if jsontext.is_wide(reply.body):
         raise WideAnswerError(reply.status, "it holds too many values")
     try:
-        return jsontext.decode(reply.body, MAX_DEPTH)
+        return jsontext.decode_answer(reply.body, MAX_DEPTH)
     except jsontext.JsonError as exc:
         raise BrokenAnswerError(reply.status, f"not JSON: {exc}") from exc
 

@@ -121,7 +121,7 @@ class RcrtClient:
         if not jsontext.is_wide(reply.body):
             return decode(reply)
         try:
-            return await self._checker.read(reply.body, OUTPUTS, MAX_DEPTH, self.server.url, is_owed=True)
+            return await self._checker.read_answer(reply.body, OUTPUTS, MAX_DEPTH, self.server.url)
         except (OffloadError, jsontext.JsonError) as exc:
             raise BrokenAnswerError(reply.status, f"it cannot be read: {exc!r}") from exc
 

@@ -173,7 +173,7 @@ class EventStream:
             self._on_gap()  # a poll reads it in another process
             return
         try:
-            crumb = decode_event(jsontext.decode(data, MAX_DEPTH))
+            crumb = decode_event(jsontext.decode_answer(data, MAX_DEPTH))
         except jsontext.JsonError:
             self._on_gap()  # it may have been a response, which a poll reads with more care
             return

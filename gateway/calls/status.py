@@ -31,7 +31,8 @@ def _failed(message: str, code: FailureCode | None = None, **more: Any) -> ToolR
 
 
 TOO_LARGE = _failed(
-    "The tool has run. Its result was too large to be stored: only a caller that waited for it got it.",
+    "The tool has run. Its result was larger than state.max_result, or than the room that was left, and not stored: "
+    "only a caller that waited for it got it.",
     FailureCode.RESULT_TOO_LARGE,
 )
 CANCELLED = _failed("The call was cancelled; the tool may have run.", FailureCode.CANCELLED, outcome="unknown")

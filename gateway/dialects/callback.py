@@ -167,7 +167,7 @@ def may_take_long(body: bytes, failure_patterns: Sequence[re.Pattern[str]] = ())
 def is_message(body: bytes) -> bool:
     """Whether a body is a message of some call, as far as can be told without knowing that call."""
     try:
-        document = jsontext.decode(body.removeprefix(BOM_UTF8), MAX_DEPTH)
+        document = jsontext.decode_answer(body.removeprefix(BOM_UTF8), MAX_DEPTH)
         kind = document.get("type") if isinstance(document, dict) else None
         if not isinstance(kind, str) or kind not in _MESSAGES:
             return False
@@ -186,7 +186,7 @@ def decode_callback(
     message; ids that differ are of another call (Tool Result, Security).
     """
     try:
-        document = jsontext.decode(body.removeprefix(BOM_UTF8), MAX_DEPTH)
+        document = jsontext.decode_answer(body.removeprefix(BOM_UTF8), MAX_DEPTH)
     except jsontext.JsonError as exc:
         return Refused(f"it is not JSON: {exc}")
     if not isinstance(document, dict):
@@ -239,6 +239,6 @@ def _value(text: str, decode: Decode) -> Json:
     if decode == "never" or (decode == "auto" and not text.lstrip().startswith(("{", "["))):
         return text
     try:
-        return jsontext.decode(text.encode())
+        return jsontext.decode_answer(text.encode())
     except jsontext.JsonError:
         return text

@@ -56,7 +56,7 @@ def message_of(reply: Answer) -> JsonObject:
         reason = "it holds too many values"
     else:
         try:
-            document = jsontext.decode(text, MAX_DEPTH)
+            document = jsontext.decode_answer(text, MAX_DEPTH)
         except jsontext.JsonError as exc:
             reason = f"not JSON: {exc}"
     if reply.status == 404 and not (isinstance(document, dict) and isinstance(document.get("error"), dict)):
@@ -64,6 +64,16 @@ def message_of(reply: Answer) -> JsonObject:
     if not isinstance(document, dict):
         raise BrokenReplyError(reason if reply.status == 200 else f"status {reply.status}")
     return document
+
+
+def error_in(reply: Answer) -> Json:
+    """The message in the body of a failed request; None if that is no JSON, or much."""
+    if len(reply.body) > jsontext.ALWAYS_HERE_BYTES:
+        return None
+    try:
+        return jsontext.decode_answer(without_mark(reply.body), MAX_DEPTH)
+    except jsontext.JsonError:
+        return None
 
 
 class _Told(Struct):

@@ -104,7 +104,7 @@ def _value(content: list[JsonObject], *, json_text: bool) -> Json:
         return {"content": content}
     if json_text and text.lstrip()[:1] in ("{", "["):
         try:
-            return jsontext.decode(text.encode())
+            return jsontext.decode_answer(text.encode())
         except (jsontext.JsonError, UnicodeEncodeError):
             return text
     return text
@@ -155,9 +155,21 @@ def failed_call(failure: RpcFailure, invocation: Invocation) -> ToolResult:
         case code if code == ELICITATION_REQUIRED:
             raise _challenged(_elicitations(failure.data))
         case code if code in (PARSE, INVALID):
-            raise BrokenReplyError(f"error {failure.code}")
+            raise BrokenReplyError(f"error {failure.code}", failure.message)
     message = failure.message or NO_TEXT
     return ToolResult(failure=ToolFailure(message=message, can_retry=invocation.idempotent))
+
+
+def with_words_of(document: Json, ended: ToolResult) -> ToolResult:
+    """A failure that an HTTP status means, with the message of the error in its body, if that is one of JSON-RPC."""
+    try:
+        result_of(document)
+    except RpcFailure as said:
+        if said.message and ended.failure is not None:
+            return replace(ended, failure=replace(ended.failure, message=said.message))
+    except BrokenReplyError:
+        pass
+    return ended
 
 
 def shows_change(failure: RpcFailure) -> bool:

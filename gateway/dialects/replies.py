@@ -45,7 +45,14 @@ MAX_DATE = 64  # characters; an HTTP date has 33 at most
 
 
 class BrokenReplyError(Exception):
-    """An answer that cannot be read; the tool may have run. The text says why, for our log."""
+    """An answer that cannot be read; the tool may have run. The text says why, for our log.
+
+    `said` is what the tool server itself says in it, for the caller.
+    """
+
+    def __init__(self, reason: str, said: str = "") -> None:
+        super().__init__(reason)
+        self.said = said
 
 
 def decode_reply(reply: Answer, invocation: Invocation, document: Json = None) -> ToolResult:
@@ -84,7 +91,7 @@ def _document(reply: Answer, document: Json = None) -> JsonObject:
         if len(reply.body) > jsontext.ALWAYS_HERE_BYTES and jsontext.is_wide(reply.body):
             raise BrokenReplyError("it holds too many values")
         try:
-            document = jsontext.decode(without_mark(reply.body), MAX_DEPTH)
+            document = jsontext.decode_answer(without_mark(reply.body), MAX_DEPTH)
         except jsontext.JsonError as exc:
             raise BrokenReplyError(f"not JSON: {exc}") from exc
     if not isinstance(document, dict):

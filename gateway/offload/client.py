@@ -245,14 +245,26 @@ class Offload:
 class Checker(Offload):
     """The child that serves calls. All methods raise what `run` raises. `owner` is the principal who waits."""
 
-    async def read(
-        self, text: bytes, members: Iterable[bytes], max_depth: int, owner: str, *, is_owed: bool = False
-    ) -> Json:
+    async def read(self, text: bytes, members: Iterable[bytes], max_depth: int, owner: str) -> Json:
         """Reads a JSON document; objects and arrays under `members` stay text (`msgspec.Raw`). Raises JsonError."""
+        return await self._read(tasks.read_document, text, members, max_depth, owner)
+
+    async def read_answer(self, text: bytes, members: Iterable[bytes], max_depth: int, owner: str) -> Json:
+        """The same for the answer of a tool that has run, as `jsontext.decode_answer` reads it."""
+        return await self._read(tasks.read_answer, text, members, max_depth, owner, is_owed=True)
+
+    async def _read(
+        self,
+        task: tasks.Task,
+        text: bytes,
+        members: Iterable[bytes],
+        max_depth: int,
+        owner: str,
+        *,
+        is_owed: bool = False,
+    ) -> Json:
         depth = str(max_depth).encode()
-        why, *read = await self.run(
-            tasks.read_document, text, depth, *members, cpu_s=_reading_s(text), owner=owner, is_owed=is_owed
-        )
+        why, *read = await self.run(task, text, depth, *members, cpu_s=_reading_s(text), owner=owner, is_owed=is_owed)
         if why:
             raise jsontext.JsonError(why.decode())
         rest, *taken = read

@@ -78,13 +78,18 @@ def read_document(text: bytes, depth: bytes, *members: bytes) -> tuple[bytes, ..
     return (b"", jsontext.encode(rest), *taken)
 
 
+def read_answer(text: bytes, depth: bytes, *members: bytes) -> tuple[bytes, ...]:
+    """As `read_document`, of what a tool that has run has answered (`jsontext.decode_answer`)."""
+    return read_document(jsontext.mended(text), depth, *members)
+
+
 def read_value(text: bytes, depth: bytes, select: bytes) -> tuple[bytes, ...]:
     """Checks a JSON value and encodes it again, or what an expression of `openapi.selection` selects from it.
 
     Returns `(b"", value)`, or `(reason,)` if the text is not JSON or the expression does not fit it.
     """
     try:
-        value = jsontext.decode(text, int(depth))
+        value = jsontext.decode(jsontext.mended(text), int(depth))
         return b"", jsontext.encode(compiled(select.decode())(value) if select else value)
     except (jsontext.JsonError, SelectionError) as exc:
         return (str(exc).encode(),)

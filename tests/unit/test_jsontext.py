@@ -101,3 +101,29 @@ WIDE: dict[str, tuple[bytes, bool]] = {
 @pytest.mark.parametrize(("text", "wide"), WIDE.values(), ids=WIDE)
 def test_a_text_is_wide_if_reading_it_would_hold_up_the_loop(text: bytes, wide: bool) -> None:
     assert jsontext.is_wide(text) == wide
+
+
+HALVES = {
+    rb'"\ud800"': "\ufffd",
+    rb'"a\udc00b"': "a\ufffdb",
+    rb'"\uDBFF\n"': "\ufffd\n",
+    rb'"\ud800\ud83d\ude00"': "\ufffd\U0001f600",
+    rb'"\ud83d\ude00\ude00"': "\U0001f600\ufffd",
+    rb'"\\ud800\ud800"': "\\ud800\ufffd",
+    rb'"\\\ud800"': "\\\ufffd",
+    b'"\xed\xa0\x80"': "\ufffd",
+    rb'{"\udfff": ["\ud800"]}': {"\ufffd": ["\ufffd"]},
+}
+
+
+@pytest.mark.parametrize(("text", "value"), HALVES.items(), ids=[repr(text) for text in HALVES])
+def test_half_a_character_in_an_answer_costs_no_more_than_itself(text: bytes, value: Any) -> None:
+    assert jsontext.decode_answer(text) == value
+    with pytest.raises(JsonError):
+        jsontext.decode(text)
+
+
+@pytest.mark.parametrize("text", [b'"\xff"', b"NaN", rb'"\ud800', rb'"\ud800" 1', b'"\0\\ud800"', rb'"\ud8"', b""])
+def test_other_flaws_of_an_answer_remain(text: bytes) -> None:
+    with pytest.raises(JsonError):
+        jsontext.decode_answer(text)
