@@ -82,7 +82,7 @@ async def test_a_task_whose_child_is_ended_or_stopped_meanwhile_is_done_again(
 ) -> None:
     await ask(offload)
     first = process_of(offload)
-    reading = asyncio.ensure_future(offload.read(LONG, (), 64, "me", is_owed=True))
+    reading = asyncio.ensure_future(offload.read_answer(LONG, (), 64, "me"))
     behind = asyncio.ensure_future(ask(offload, "other"))
     await asyncio.sleep(0.05)  # into the task, or into its frame
     os.kill(first, number)
