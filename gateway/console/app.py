@@ -35,7 +35,9 @@ Endpoint = Callable[[Request], Awaitable[Response]]
 
 def console_app(view: View, relay: Relay) -> Starlette:
     """The pages and their questions. To be behind `OperatorsOnly`, or a login."""
-    return Starlette(routes=_Routes(view, relay).all(), exception_handlers={HTTPException: _refuse})
+    app = Starlette(routes=_Routes(view, relay).all(), exception_handlers={HTTPException: _refuse})
+    app.router.redirect_slashes = False  # to a path without the slash, at whatever host the request names
+    return app
 
 
 class OperatorsOnly:

@@ -158,17 +158,19 @@ class Login:
             raise LoginFailure.unknown()
         if not _single(answered, "code") and "error" not in answered:
             raise LoginFailure.unknown()
-        caller = await self._caller(answered, attempt)
+        caller, identified = await self._caller(answered, attempt)
         self._listener.note(request.scope, principal=caller.principal)
         if self._scope not in caller.scopes:
             raise LoginFailure.lacks_scope(caller.principal, self._scope)
+        if identified != caller.principal:  # whose rights, and who has logged in, must be one
+            raise self._untrusted("access token", "it is of another subject than the ID token")
         log.info("a person has logged in to the console", extra={"principal": caller.principal})
         answer = self._redirect(f"{self._url}/", self._cookies.open_session(caller.principal))
         answer.headers.append(*self._cookies.forget(self._cookies.attempt_name))
         return answer
 
-    async def _caller(self, answered: QueryParams, attempt: Attempt) -> Caller:
-        """Who has logged in. Raises LoginFailure."""
+    async def _caller(self, answered: QueryParams, attempt: Attempt) -> tuple[Caller, str]:
+        """Whose the access token is, and the principal of the ID token. Raises LoginFailure."""
         try:
             names_itself = (await self._provider.metadata()).names_itself
             # RFC 9207, section 2.4: an answer of another issuer is none to our question.
@@ -182,12 +184,12 @@ class Login:
         except RefusedError as exc:
             self._log_failure(f"the issuer refuses: {exc}")
             raise LoginFailure.refused(exc.code) from exc
-        await self._check_identity(tokens.id, attempt.nonce)
-        return await self._verified(self._access, tokens.access, "access token")
+        identified = await self._check_identity(tokens.id, attempt.nonce)
+        return await self._verified(self._access, tokens.access, "access token"), identified.principal
 
-    async def _check_identity(self, token: str, nonce: str) -> None:
+    async def _check_identity(self, token: str, nonce: str) -> Caller:
         """OpenID Connect Core 1.0, section 3.1.3.7, besides what holds for any token. Raises LoginFailure."""
-        await self._verified(self._identity, token, "ID token")
+        caller = await self._verified(self._identity, token, "ID token")
         claims = take_apart(token.encode()).claims
         parties = claims["aud"] if isinstance(claims["aud"], list) else [claims["aud"]]
         party = claims.get("azp", self._provider.client_id if len(parties) == 1 else None)
@@ -197,6 +199,7 @@ class Login:
             claims["nonce"].encode(errors="replace"), nonce.encode()
         ):
             raise self._untrusted("ID token", "nonce")
+        return caller
 
     async def _verified(self, authenticator: Authenticator, token: str, kind: str) -> Caller:
         """Who a token names. Raises LoginFailure."""

@@ -16,7 +16,10 @@ METHODS_OF_MCP = {"call": names.CALL_METHOD, "list": names.LIST_METHOD}
 
 
 class TracedObserver(Observer):
-    """An observer that also ends spans. Probes have none. `scheme` is what callers use."""
+    """An observer that also ends spans. Probes have none. `scheme` is what callers use.
+
+    A request that asks to be recorded, as sampled by its parent, is so only if it is known who sent it.
+    """
 
     def __init__(self, metrics: Metrics, access: AccessLog, scheme: str) -> None:
         super().__init__(metrics, access)
@@ -32,6 +35,8 @@ class TracedObserver(Observer):
         if recording.outer is not None:  # a call with a trace of its own, in a request of HTTP
             _end_message(recording.root, request, operation)
             recording = recording.outer
+        if recording.is_asked and not (request.principal or request.backend):
+            recording.discard()  # a stranger asked for it
         if not recording.root.ended_ns:  # of requests that came in a batch, the batch's is ended once
             recording.root.attributes[names.SCHEME] = self._scheme
             _end_request(recording.root, request, operation, route, status)

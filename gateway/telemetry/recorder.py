@@ -53,7 +53,8 @@ class Recorder:
         if trace.sent[1][1][19:35] >= self._bound if parent is None else not parent.flags & SAMPLED:
             current.set(None)  # the task may still know the request before, on the same connection
             return trace
-        return self._recorded(trace, parent, headers.get(TRACESTATE))
+        is_asked = parent is not None and next(self._digits)[:16] >= self._bound  # else it is ours by chance
+        return self._recorded(trace, parent, headers.get(TRACESTATE), is_asked=is_asked)
 
     def continued(self, trace: Trace, parent: bytes, state: bytes | None) -> Trace:
         """As `tracing.continued`: a recording of its own, linked to that of the request that brought the call."""
@@ -84,10 +85,18 @@ class Recorder:
         return root
 
     def _recorded(
-        self, trace: Trace, parent: Parent | None, state: bytes | None, outer: Recording | None = None
+        self,
+        trace: Trace,
+        parent: Parent | None,
+        state: bytes | None,
+        outer: Recording | None = None,
+        *,
+        is_asked: bool = False,
     ) -> RecordedTrace:
         id_ = trace.sent[1][1][3:35] if parent is None else parent.trace
-        recording = Recording(self._sink, self._digits, id_, name=REQUEST, parent=parent, state=state, outer=outer)
+        recording = Recording(
+            self._sink, self._digits, id_, name=REQUEST, parent=parent, state=state, outer=outer, is_asked=is_asked
+        )
         root = recording.root
         if outer is not None:
             root.links.append(outer.root.traceparent.decode())

@@ -74,6 +74,7 @@ class Recording:
         "_waiting",
         "digits",
         "flags",
+        "is_asked",
         "outer",
         "root",
         "state",
@@ -90,8 +91,12 @@ class Recording:
         parent: Parent | None = None,
         state: bytes | None = None,
         outer: Recording | None = None,
+        is_asked: bool = False,
     ) -> None:
-        """`parent` is who sent the request, `outer` the recording of the request that brought this one."""
+        """`parent` is who sent the request, `outer` the recording of the request that brought this one.
+
+        `is_asked`: it is recorded only because who sent the request asks for that.
+        """
         self._sink = sink
         self._offset_ns = time.time_ns() - time.monotonic_ns()  # one clock for all, which is never set back
         self._waiting: list[Span] | None = []
@@ -101,6 +106,7 @@ class Recording:
         self.flags = SAMPLED if parent is None else parent.flags | SAMPLED
         self.state = state
         self.outer = outer
+        self.is_asked = is_asked
         self.root = Span(self, name, "server", None if parent is None else parent.span)
 
     def now_ns(self) -> int:
@@ -118,6 +124,10 @@ class Recording:
         self._count += 1
         return Span(self, name, kind, parent.id)
 
+    def discard(self) -> None:
+        """Gives no span to the sink."""
+        self._sink = _discard
+
     def ended(self, span: Span) -> None:
         """Takes a span that has ended."""
         self._open -= 1
@@ -129,6 +139,10 @@ class Recording:
             waiting, self._waiting = self._waiting, None
             for each in waiting:
                 self._sink(each)
+
+
+def _discard(span: Span) -> None:
+    pass
 
 
 def here() -> Span | None:

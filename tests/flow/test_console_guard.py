@@ -39,6 +39,16 @@ async def test_the_path_without_a_slash_leads_to_the_page(start: Start, server: 
         assert (answer.status_code, answer.headers["location"]) == (308, "/console/")
 
 
+@pytest.mark.parametrize(
+    "path", ["index.html/", "main.js/", "api/overview/", "api/tools/X.Y/", "nothing/", "/", "/index.html"]
+)
+async def test_a_slash_too_many_leads_nowhere(start: Start, server: ToolServer, path: str) -> None:
+    """A redirect would lead to whatever host the request names."""
+    async with console_of(await start(config({"own": server.url}))) as page:
+        answer = await page.http.get(f"/console/{path}", headers={"host": "127.0.0.1"})
+        assert (answer.status_code, answer.headers.get("location")) == (404, None)
+
+
 async def test_files_are_asked_for_anew_and_sent_only_if_they_have_changed(start: Start, server: ToolServer) -> None:
     async with console_of(await start(config({"own": server.url}))) as page:
         first = await page.http.get("/console/main.js")

@@ -184,6 +184,8 @@ TOKENS: dict[str, dict[str, dict[str, Any]]] = {
     "an access token of another issuer": {"claims": {"iss": "https://elsewhere.example"}},
     "an access token that has ended": {"claims": {"exp": int(time.time()) - 120}},
     "an access token of nobody": {"claims": {"sub": None}},
+    "an access token of somebody else": {"claims": {"sub": "grace"}},
+    "an ID token of somebody else": {"identity": {"sub": "grace"}},
     "an ID token of another login": {"identity": {"nonce": "x"}},
     "an ID token without nonce": {"identity": {"nonce": None}},
     "an ID token for another client": {"identity": {"aud": "another"}},

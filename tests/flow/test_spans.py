@@ -20,6 +20,7 @@ from tests.flow.mcp_requests import ask
 from tests.flow.toolserver import Handler, ToolServer, hang_up
 from tests.streams import Request
 from tests.support.otlp import Collector, Seen, collecting
+from tests.support.tokens import SECRET, token
 
 pytestmark = pytest.mark.anyio
 
@@ -150,6 +151,24 @@ async def test_parents_decide_and_where_there_is_none_the_ratio(fresh: Collector
         sent = str(server.calls[0].header("traceparent"))
         assert sent.endswith("-01" if is_recorded else "-00")
         assert (sent[3:35] == TRACE) is (given is not None)
+
+
+async def test_what_strangers_ask_to_be_recorded_is_not(fresh: Collector, server: ToolServer) -> None:
+    """Else anybody could fill the collector, and whoever pays for it: only the ratio speaks for them."""
+    asked = {"traceparent": PARENT}
+    for sample, is_recorded in ((0, False), (1, True)):
+        fresh.spans.clear()
+        async with gateway(fresh, server, sample, auth={"jwt": [{"secret": SECRET}]}) as it:
+            for dialect in ("oxp", "rfc"):
+                assert (await it.caller.call(dialect, "Echo.Say", headers=asked)).status == 401
+            assert (await it.caller.with_token("x").list("oxp", headers=asked)).status == 401
+            for path in ("/nowhere", "/openapi.json", "/calls/x", "/challenges/x", "/mcp"):
+                await it.caller.http.get(path, headers=asked)
+            await ask(it.caller, "tools/list", {}, headers=asked)
+            assert (await it.caller.with_token(token()).call("oxp", "Echo.Say", headers=asked)).status == 200
+        roots = [span.name for span in fresh.of(TRACE) if span.kind == "server"]
+        assert (len(roots) > 1) is is_recorded
+        assert "POST /tools/call" in roots
 
 
 def test_the_ratio_is_that_of_trace_ids() -> None:
