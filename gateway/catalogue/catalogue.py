@@ -37,6 +37,7 @@ FIRST_RETRY_S = 1.0
 REFRESH_PAUSE_S = 1.0  # a tool server that keeps reporting changes is asked once a second
 SHORTEST_S = 10.0  # between two listings, whatever a list says of how long it is good for
 JITTER = 0.1  # of every wait, both ways: replicas started together do not ask together
+MANY_TOOLS = 2000  # a collection walks so many in some 5 ms
 MAX_NAMED = 20  # tools named in one log entry, or with their reasons in the detailed health
 
 
@@ -131,6 +132,7 @@ class Catalogue:
         self._next: asyncio.Task[None] | None = None  # which makes it
         self._snapshots: set[asyncio.Task[None]] = set()
         self._rested_at = 0.0
+        self._unfrozen = 0  # tools in snapshots since the collector was last told of them
         self._tasks: list[asyncio.Task[None] | asyncio.Task[bool]] = []
         self._asks_once = False
         self._refreshing: dict[str, asyncio.Task[None]] = {}
@@ -140,6 +142,7 @@ class Catalogue:
 
         To be awaited before `start`. Ids of tokens and secrets that were withheld no longer are.
         """
+        self._unfrozen = other._unfrozen
         for entry in self._entries.values():
             before = other._entries.get(entry.source.name)
             if before is not None and entry.source.lists_as(before.source):
@@ -305,7 +308,7 @@ class Catalogue:
             unlisted = [it.source for it in entries if it.listed_at is None and it.source.name not in changed]
             merged = await asyncio.to_thread(merge, evaluations, partial(backend_of, unlisted))
             self.router = merged.router
-            gc.freeze()  # what was just built stays: the collector would walk all of it every few thousand calls
+            self._spare_collector(sum(merged.published.values()))
             for entry in entries:
                 if entry.source.name in changed:
                     entry.evaluation = changed[entry.source.name]  # with the snapshot, before another one is made
@@ -317,6 +320,17 @@ class Catalogue:
                     _log_problems(entry)
             self._rested_at = loop.time() + REST * (loop.time() - began)
         self._on_rebuilt()
+
+    def _spare_collector(self, tools: int) -> None:
+        """Keeps the collector from walking what stays, which it would every few thousand calls.
+
+        Only once that is much, and after a collection: garbage in cycles would stay, too, for good.
+        """
+        self._unfrozen += tools
+        if self._unfrozen >= MANY_TOOLS:
+            self._unfrozen = 0
+            gc.collect()
+            gc.freeze()
 
 
 def _note_failure(entry: BackendEntry, error: Exception) -> None:

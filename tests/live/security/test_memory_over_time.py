@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 from collections.abc import Awaitable, Callable
+from itertools import count
 from pathlib import Path
 
 import httpx
@@ -14,7 +16,7 @@ from gateway.server.run import raise_open_files
 from tests.support.authority import Authority
 from tests.support.calling import call, caller, value
 from tests.support.processes import GatewayProcess, gateway, settings, until
-from tests.support.toolserver import echo, tool_server
+from tests.support.toolserver import Exchange, definition, echo, tool_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.soak, pytest.mark.alone]
 
@@ -23,16 +25,19 @@ ROUNDS = 6  # the first two fill what stays: caches, the heap's free memory
 MORE_BYTES = 24 * MIB  # than after the second round; 16 MiB may lie free in the heap before they are given back
 SETTLE_S = 2.5  # two looks at the heap
 FILES = 4000
+RELOADED = "the configuration was read again"
 
 
-async def assert_flat(running: GatewayProcess, one_round: Callable[[], Awaitable[None]]) -> None:
+async def assert_flat(
+    running: GatewayProcess, one_round: Callable[[], Awaitable[None]], more_bytes: int = MORE_BYTES
+) -> None:
     """Repeats a round; memory after the last one is as after the second."""
     after = []
     for _ in range(ROUNDS):
         await one_round()
         await asyncio.sleep(SETTLE_S)
         after.append(running.memory_bytes())
-    assert max(after[2:]) - after[1] < MORE_BYTES, [each // MIB for each in after]
+    assert max(after[2:]) - after[1] < more_bytes, [each // MIB for each in after]
 
 
 async def test_silent_connections_over_tls_leave_nothing_behind_and_others_are_served(tmp_path: Path) -> None:
@@ -67,3 +72,49 @@ async def test_silent_connections_over_tls_leave_nothing_behind_and_others_are_s
                 each.close()
 
         await assert_flat(running, one_round)
+
+
+async def test_calls_that_time_out_beside_a_list_that_changes_leave_nothing_behind() -> None:
+    """Whatever is garbage when a list changes is freed, and arguments are freed with their call."""
+    changes = count()
+
+    async def never(exchange: Exchange) -> None:
+        await exchange.until_closed()
+
+    async def listing(exchange: Exchange) -> None:
+        tools = [definition("Lab.Never"), definition("Lab.New", description=f"The change number {next(changes)}.")]
+        await exchange.reply({"$schema": "otc://1.0", "tools": tools})
+
+    async with tool_server({"Lab.Never": never}, listing=listing) as lab:
+        backend = {"protocol": "otc", "url": lab.url, "breaker": {"failures": 100_000}, "discovery": {"refresh": "1s"}}
+        routes = [{"tools": "*", "backend": "lab", "timeout": "200ms"}]
+        async with gateway(settings({"lab": backend}, routes=routes)) as running, caller(running.url) as http:
+
+            async def one_round() -> None:
+                before = len(lab.requests)
+                for _ in range(12):
+                    arguments = {"text": "x" * (MIB // 2)}
+                    calls = [call(http, "Lab.Never", arguments) for _ in range(8)]
+                    assert "timeout" in {each.headers["toolgate-code"] for each in await asyncio.gather(*calls)}
+                assert any(request.method == "GET" for request in lab.requests[before:])
+                lab.requests.clear()
+
+            await assert_flat(running, one_round)
+
+
+async def test_reloads_leave_nothing_behind() -> None:
+    async with (
+        tool_server({"Lab.Echo": echo}) as lab,
+        gateway(settings({"lab": {"protocol": "otc", "url": lab.url}})) as running,
+    ):
+
+        async def reload() -> None:
+            before = len(running.logged(RELOADED))
+            running.process.send_signal(signal.SIGHUP)
+            await until(lambda: len(running.logged(RELOADED)) > before, "it has read its file again")
+
+        async def one_round() -> None:
+            for _ in range(60):
+                await reload()
+
+        await assert_flat(running, one_round, more_bytes=6 * MIB)
