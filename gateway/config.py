@@ -81,13 +81,13 @@ def _read(text: str, source: str, substitution: Substitution) -> Loaded:
     try:
         config = Config.model_validate(context.cursor())
     except TooManyProblemsError:
-        raise ConfigError(context.lines(source)) from None
+        raise ConfigError(context.lines(source), tuple(context.files)) from None
     except ValidationError as exc:
         if not context.problems:
             raise TypeError("a key is annotated with a type that cannot be read from a file") from exc
-        raise ConfigError(context.lines(source)) from None
+        raise ConfigError(context.lines(source), tuple(context.files)) from None
     if context.problems:
-        raise ConfigError(context.lines(source))
+        raise ConfigError(context.lines(source), tuple(context.files))
     return Loaded(config, context.warnings(source))
 
 

@@ -179,8 +179,12 @@ class UndecidedError(UnauthenticatedError):
 
 
 class ConfigError(Exception):
-    """A configuration that cannot be used; `problems` lists every finding, each `file:line:col: path: what`."""
+    """A configuration that cannot be used; `problems` lists every finding, each `file:line:col: path: what`.
 
-    def __init__(self, problems: Sequence[str]) -> None:
+    `files` are the paths of the files that it names, as far as it could be read: when one changes, it may be usable.
+    """
+
+    def __init__(self, problems: Sequence[str], files: Sequence[str] = ()) -> None:
         super().__init__("\n".join(problems))
         self.problems = tuple(problems)
+        self.files = files

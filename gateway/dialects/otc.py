@@ -42,7 +42,7 @@ class Rfc(rest.RestDialect):
         if isinstance(wire_id, str) and wire_id.endswith("@latest"):
             wire_id = wire_id.removesuffix("@latest")
             if "@" in wire_id:
-                raise fields.invalid("The tool_id names two rest.")
+                raise fields.invalid("The tool_id names two versions.")
         return fields.tool_ref(wire_id)
 
     def encode_result(self, result: ToolResult, call_id: str) -> WireReply:

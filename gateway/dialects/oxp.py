@@ -1,4 +1,4 @@
-"""Open eXecution Protocol 1.0 in its two wire forms, towards callers and towards tool fields."""
+"""Open eXecution Protocol 1.0 in its two wire forms, towards callers and towards tool servers."""
 
 from __future__ import annotations
 

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 from gateway import config
-from gateway.assembly.setup import Fingerprints, fingerprints, named_files
+from gateway.assembly.setup import Fingerprint, Fingerprints, fingerprints, named_files
 from gateway.errors import ConfigError
 from gateway.server import ServerError
 from gateway.settings import Config
@@ -37,7 +36,8 @@ class Reloader:
         self._adapt = adapt
         self._look_s = look_s
         self._config: Config | None = None
-        self._expected: tuple[str, ...] = ()
+        self._expected: tuple[str, ...] = ()  # the files that the last text names by path
+        self._text: tuple[Fingerprint | None, tuple[str, ...]] = None, ()  # its fingerprint, and its `${file:...}`
         self._seen = self._look()
         self._asked = asyncio.Event()
 
@@ -84,10 +84,12 @@ class Reloader:
         # Before they are read: what changes meanwhile is seen at the next look.
         self._seen = await asyncio.to_thread(self._look)
         try:
-            await asyncio.to_thread(self._expect)
             read = self._adapt(await asyncio.to_thread(config.load, self._path))
+            await asyncio.to_thread(self._expect, tuple(named_files(read)))
             await apply(read)
         except ConfigError as exc:
+            if exc.files:
+                await asyncio.to_thread(self._await, tuple(exc.files))
             for problem in exc.problems:
                 log.warning("the configuration has a problem", extra={"problem": problem})
             log.warning(
@@ -105,11 +107,15 @@ class Reloader:
         log.info("the configuration was read again", extra={"file": str(self._path)})
         return ()
 
-    def _expect(self) -> None:
-        """Watches the files that the text names by path now; some of them may not exist yet."""
-        with suppress(ConfigError):
-            self._expected = tuple(named_files(config.load(self._path, allow_missing_env=True)))
-            self._see_more()
+    def _expect(self, files: tuple[str, ...]) -> None:
+        """Watches files that are read when a configuration is put to use."""
+        self._expected = files
+        self._see_more()
+
+    def _await(self, files: tuple[str, ...]) -> None:
+        """Watches files of a configuration that cannot be used; one that is new may have come since that was read."""
+        self._expected = files
+        self._seen = {path: self._seen.get(path) for path in self._look()}
 
     def _see_more(self) -> None:
         """Adds the fingerprints of new files; whether the others have changed, the next look finds out."""
@@ -120,13 +126,23 @@ class Reloader:
         paths = (str(self._path), *self._named(), *self._expected, *named_files(self._config))
         return fingerprints(dict.fromkeys(paths))
 
-    def _named(self) -> list[str]:
-        """The files of `${file:...}`, whether or not the rest of the text is of any use."""
+    def _named(self) -> tuple[str, ...]:
+        """The files of `${file:...}`, whether or not the rest of the text is of any use.
+
+        The text is searched once for each fingerprint, which is taken before it is read.
+        """
+        path = str(self._path)
+        mark = fingerprints([path])[path]
+        if mark is None or mark != self._text[0]:
+            self._text = mark, tuple(self._search())
+        return self._text[1]
+
+    def _search(self) -> Iterator[str]:
         try:
             with self._path.open("rb") as file:
                 text = file.read(config.MAX_BYTES).decode(errors="replace")
         except OSError:
-            return []
-        return [
-            str(self._path.parent / match["name"]) for match in EXPRESSION.finditer(text) if match["source"] == "file"
-        ]
+            return
+        for match in EXPRESSION.finditer(text):
+            if match["source"] == "file":
+                yield str(self._path.parent / match["name"])

@@ -36,6 +36,7 @@ class ParseContext:
         self.substitution = substitution
         self.stand_ins: set[str] = set()  # paths of values, and of lists with items, whose variable is missing
         self.problems: dict[tuple[Mark, str, str], None] = {}  # a problem found twice counts once
+        self.files: dict[str, None] = {}  # the paths of files that are named by path, whether or not they are there
         self.plain_secrets: dict[str, Mark] = {}  # by their paths: values of the file that hold a secret themselves
         self._names: dict[str, dict[str, None]] = {}
 

@@ -219,6 +219,7 @@ def readable_file(value: str, cursor: Cursor) -> FilePath:
         raise UnfitError("holds a certificate or a key itself; it must be the path of the file that does")
     substitution = cursor.context.substitution
     path = substitution.base / value
+    cursor.context.files[str(path)] = None
     try:
         if path.is_file():
             path.open("rb").close()

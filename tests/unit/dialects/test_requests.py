@@ -83,6 +83,11 @@ def test_latest_is_a_word_of_the_rfc_alone(name: str) -> None:
         refused(name, tool_id="A.B@latest")
 
 
+def test_latest_beside_a_version_is_said_to_be_one_too_many() -> None:
+    with pytest.raises(GatewayError, match=r"^The tool_id names two versions\.$"):
+        decode("rfc", tool_id="A.B@1@latest")
+
+
 @pytest.mark.parametrize("wire_id", ["A.B@1@latest", "A.B@latest@latest", "A.B@@latest", "@latest", "latest"])
 def test_latest_stands_for_the_whole_version(wire_id: str) -> None:
     refused("rfc", tool_id=wire_id)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -103,6 +105,38 @@ async def test_what_is_broken_is_counted_once_and_read_again_when_it_is_mended(t
         await taker.until_counted(2)
         assert taker.counted == ["failed", "ok"]
         assert taker.tokens == ["the-second-token-of-it"]
+
+
+class Opened:
+    """Counts how often files are opened, as the interpreter itself reports it."""
+
+    def __init__(self) -> None:
+        self.paths: Counter[str] = Counter()
+        sys.addaudithook(self._note)
+
+    def _note(self, event: str, arguments: tuple[object, ...]) -> None:
+        if event == "open":
+            self.paths[str(arguments[0])] += 1
+
+
+OPENED = Opened()  # an audit hook stays
+
+
+async def test_a_file_is_read_twice_for_a_change_and_not_at_all_without_one(tmp_path: Path) -> None:
+    """Once searched for files that it names, which does not happen at each look, and once validated."""
+    path = tmp_path / "gateway.yaml"
+    mounted(tmp_path / "secrets", "the-first-token-of-all", 1)
+    write(path, FILE % "true")
+    async with reloading(path) as taker:
+        before = OPENED.paths[str(path)]
+        reloader = taker.reloader
+        for _ in range(20):
+            reloader._look()  # by itself it would look as often as the machine lets it
+        assert OPENED.paths[str(path)] == before
+        write(path, "# changed\n" + FILE % "true")
+        written = OPENED.paths[str(path)]
+        await taker.until_counted(1)
+        assert OPENED.paths[str(path)] - written == 2
 
 
 @pytest.mark.parametrize("late", ["absent", "empty"])
