@@ -14,6 +14,7 @@ from gateway.errors import unavailable
 from gateway.jsontext import encode
 from gateway.model import Listing, ToolDefinition
 from gateway.offload import Offload, OffloadError, OverrunError
+from gateway.offload.tasks import Parts, Task
 from gateway.settings import BackendSettings
 
 log = logging.getLogger("gateway.backends")
@@ -42,6 +43,18 @@ def bounds_of(backend: str, settings: BackendSettings, *, trust_meta: bool = Fal
 def is_short(text: bytes) -> bool:
     """Whether a list is read sooner than the child would be started."""
     return len(text) <= SHORT_BYTES
+
+
+async def run_apart(offload: Offload, backend: str, task: Task, *texts: bytes) -> Parts:
+    """Runs a task in the child that reads the lists of all backends. Raises BACKEND_UNAVAILABLE."""
+    try:
+        running = offload.run(task, *texts, cpu_s=READ_CPU_S, within_s=WITHIN_S, owner=backend)
+        del texts
+        return await running
+    except OverrunError as exc:
+        raise unavailable("its list takes too long to read, or too much memory") from exc
+    except OffloadError as exc:
+        raise unavailable("its list could not be read: the process that reads lists is busy, or broken") from exc
 
 
 class ListReader:
@@ -106,16 +119,9 @@ class ListReader:
         """Reads a list in a thread if it is short, else in the child. Raises BACKEND_UNAVAILABLE."""
         if self._is_short(text):
             return await asyncio.to_thread(self._read, terms, text)
-        try:
-            running = self._offload.run(
-                self._read, terms, text, cpu_s=READ_CPU_S, within_s=WITHIN_S, owner=self._backend
-            )
-            del text
-            return await running
-        except OverrunError as exc:
-            raise unavailable("its list takes too long to read, or too much memory") from exc
-        except OffloadError as exc:
-            raise unavailable("its list could not be read: the process that reads lists is busy, or broken") from exc
+        running = run_apart(self._offload, self._backend, self._read, terms, text)
+        del text
+        return await running
 
     async def _decode_tools(self, parts: Sequence[bytes]) -> list[ToolDefinition]:
         """Decodes arrays of tools, and gives way to the event loop in between."""

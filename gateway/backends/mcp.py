@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gateway.admission import DispatchGate, Lease
 from gateway.backends.challenges import is_https_or_loopback
 from gateway.backends.exchange import MAX_LIST_BYTES, HttpExchange
-from gateway.backends.lists import ListReader
+from gateway.backends.lists import SHORT_BYTES, ListReader, is_short, run_apart
 from gateway.backends.mcp_changes import McpChanges
 from gateway.backends.mcp_channel import McpChannel, McpReply
 from gateway.backends.mcp_inputs import McpInputs
@@ -25,6 +25,7 @@ from gateway.backends.mcp_tasks import McpTasks, Waiting
 from gateway.backends.server import BackendContext, Server
 from gateway.dialects import mcp_responses, mcp_results, mcp_server, mcp_server_tasks, replies
 from gateway.dialects.mcp_listings import read_tools
+from gateway.dialects.mcp_pages import read_page
 from gateway.dialects.mcp_responses import Denial
 from gateway.dialects.mcp_results import RpcFailure
 from gateway.dialects.mcp_server import Agreed, Mirrored
@@ -63,6 +64,7 @@ class McpBackend:
         self._changes = McpChanges(name, self._channel, self._sessions, context.on_change)
         self._inputs = McpInputs()
         self._tasks = McpTasks(self._channel, self._sessions.ids)
+        self._lists = context.lists
         self._reader = ListReader(read_tools, name, settings, context.lists, trust_meta=settings.trust_meta)
         self._mirrored: dict[str, tuple[JsonObject, Mirrored]] = {}  # by the server's own name of the tool
 
@@ -233,16 +235,28 @@ class McpBackend:
             id_ = next(self._sessions.ids)
             request = mcp_server.request(session.agreed, id_, "tools/list", params)
             reply = await self._channel.ask(
-                server, session.agreed, request, id_, LISTER, deadline=deadline, max_body=MAX_LIST_BYTES
+                server,
+                session.agreed,
+                request,
+                id_,
+                LISTER,
+                deadline=deadline,
+                max_body=MAX_LIST_BYTES,
+                unread_bytes=SHORT_BYTES,
             )
             if self._drop_if_denied(session, reply) is not None and once_more:
                 raise _DeniedError
             return reply
 
-        reply = await all_pages(ask)
+        reply = await all_pages(ask, self._read_page)
         if reply.status == 200:
             self._changes.watch(session)
         return reply
+
+    async def _read_page(self, body: bytes) -> tuple[bytes, ...]:
+        if is_short(body):
+            return read_page(body)
+        return await run_apart(self._lists, self.name, read_page, body)
 
     async def challenge_status(self, check_url: str) -> str:
         """How a challenge of this backend stands; MCP has no way to ask."""

@@ -63,6 +63,7 @@ class _Asked(Struct):
     budget: EventBudget
     urls: list[JsonObject]
     report: Report | None = None
+    unread_bytes: float = inf
     last_id: bytes = b""
     resumes: int = 0  # since something new came
     resume_s: float = RESUME_S
@@ -100,10 +101,12 @@ class McpChannel:
         max_body: int,
         more: Headers = (),
         report: Report | None = None,
+        unread_bytes: float = inf,
     ) -> McpReply:
         """Sends a request; the body of what it returns is the one message that answers it. Raises TransportError.
 
-        `report` takes how far the server says that it has come.
+        `report` takes how far the server says that it has come. An event of more than `unread_bytes` is not looked at:
+        it counts as the answer, and its reader sees whether it is.
         """
 
         def send() -> Awaitable[Reply | StreamedReply]:
@@ -121,7 +124,7 @@ class McpChannel:
         if isinstance(reply, StreamedReply):
             most_bytes = STREAM_TIMES * max_body
             budget = EventBudget(most_bytes=most_bytes, bytes_per_s=0.0, most_lines=MOST_LINES, lines_per_s=LINES_PER_S)
-            asked = _Asked(server, agreed, id_, principal, deadline, max_body, budget, [], report)
+            asked = _Asked(server, agreed, id_, principal, deadline, max_body, budget, [], report, unread_bytes)
             return await self._read_streams(reply, asked)
         return McpReply(reply.status, reply.headers, reply.body, id_)
 
@@ -157,15 +160,15 @@ class McpChannel:
     async def _read_events(self, events: EventReader, head: Head, asked: _Asked) -> McpReply | None:
         """Reads up to the response; None if the stream ends without one."""
         async for event in events:
-            message = message_of_event(event.data)
-            if message is None:
-                continue
-            if message.method is not None:
-                self._note(message, asked)
-            elif is_answer(message, asked.id):
-                headers = (pair for pair in head.headers if pair[0] != b"content-type")
-                json = (b"content-type", b"application/json")
-                return McpReply(head.status, (json, *headers), event.data, asked.id, tuple(asked.urls))
+            if len(event.data) <= asked.unread_bytes:
+                message = message_of_event(event.data)
+                if message is not None and message.method is not None:
+                    self._note(message, asked)
+                if message is None or message.method is not None or not is_answer(message, asked.id):
+                    continue
+            headers = (pair for pair in head.headers if pair[0] != b"content-type")
+            json = (b"content-type", b"application/json")
+            return McpReply(head.status, (json, *headers), event.data, asked.id, tuple(asked.urls))
         return None
 
     async def _resumed(self, asked: _Asked) -> StreamedReply:

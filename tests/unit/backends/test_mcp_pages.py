@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import aclosing
 from itertools import count
 from typing import Any
 
 import pytest
 
 from gateway.backends.mcp_pages import MAX_PAGES, all_pages
+from gateway.dialects.mcp_pages import read_page
 from gateway.errors import ErrorCode
 from gateway.model import JsonObject
+from gateway.offload import Offload
 from gateway.transport import Reply
 from tests.unit.backends.facing import refusal
-from tests.unit.backends.mcp_facing import Talk, facing
+from tests.unit.backends.mcp_facing import Talk, event, facing
 
 pytestmark = pytest.mark.anyio
+
+
+async def read(body: bytes) -> tuple[bytes, ...]:
+    return read_page(body)
+
 
 Page = Callable[[int], Any]  # the result, by the number of the request
 
@@ -33,7 +41,7 @@ async def listed(result_of: Page) -> tuple[list[str], list[JsonObject], Any]:
         asked.append(params)
         return Reply(200, (), json.dumps({"jsonrpc": "2.0", "id": 1, "result": result_of(len(asked) - 1)}).encode())
 
-    found = json.loads((await all_pages(ask)).body)
+    found = json.loads((await all_pages(ask, read)).body)
     return [tool["name"] for tool in found["tools"]], asked, found["ttlMs"]
 
 
@@ -59,7 +67,7 @@ async def test_mcp_55_a_cursor_may_be_a_number_and_the_member_that_is_not_there_
         result = page("a", nextCursor=7) if len(asked) == 1 else page("b", nextCursor=None)
         return Reply(200, (), json.dumps({"jsonrpc": "2.0", "id": "1", "result": result, "error": None}).encode())
 
-    assert [tool["name"] for tool in json.loads((await all_pages(ask)).body)["tools"]] == ["a", "b"]
+    assert [tool["name"] for tool in json.loads((await all_pages(ask, read)).body)["tools"]] == ["a", "b"]
     assert asked == [{}, {"cursor": 7}]
 
 
@@ -69,7 +77,47 @@ async def test_mcp_55_an_error_is_the_reason_whatever_stands_beside_it(page_of: 
         error = {"code": -32603, "message": "Database is away"}
         return Reply(200, (), json.dumps({"jsonrpc": "2.0", "id": 1, "error": error} | page_of).encode())
 
-    assert "error -32603: Database is away" in ((await refusal(all_pages(ask))).detail or "")
+    assert "error -32603: Database is away" in ((await refusal(all_pages(ask, read))).detail or "")
+
+
+async def test_mcp_55_a_page_with_half_a_surrogate_pair_or_a_mark_keeps_its_tools() -> None:
+    texts = iter(
+        [
+            b'\xef\xbb\xbf{"result": {"tools": [ {"name": "a"} ], "nextCursor": "x", "ttlMs": true}}',
+            b'{"result": {"tools": [{"name": "b"}, {"name": "\\ud800"}], "ttlMs": "soon"}}',
+        ]
+    )
+
+    async def ask(_params: JsonObject) -> Reply:
+        return Reply(200, (), next(texts))
+
+    body = (await all_pages(ask, read)).body
+    assert body.startswith(b'{"tools":[{"name": "a"},{"name": "b"}, {"name": "')
+    assert body.endswith(b'"ttlMs":null}')
+
+
+@pytest.mark.parametrize("how", ["an event", "a body"])
+async def test_a_long_list_is_read_in_the_child_however_it_comes(how: str) -> None:
+    """Neither its message nor its tools are looked at here; other messages of the stream are."""
+    long = page(*(f"t{number}" for number in range(9_000)))
+    asked: list[str] = []
+
+    async def tell(talk: Talk) -> None:
+        if how == "an event":
+            progress = event({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progress": 1}})
+            await talk.stream(progress, event(talk.response(long)))
+        else:
+            await talk.answer(long)
+
+    class Watched(Offload):
+        async def run(self, task: Any, *parts: bytes, **more: Any) -> tuple[bytes, ...]:
+            asked.append(task.__name__)
+            return await super().run(task, *parts, **more)
+
+    async with facing("modern", others={"tools/list": tell}) as (backend, _), aclosing(Watched()) as offload:
+        backend._lists = backend._reader._offload = offload
+        assert len((await backend.list_tools()).tools) == 9_000
+    assert asked == ["read_page", "read_tools"]
 
 
 NEVER_DONE: dict[str, tuple[Page, int, int]] = {
@@ -105,7 +153,7 @@ async def test_mcp_55_what_holds_no_list_is_a_refusal(body: bytes) -> None:
     async def ask(_params: JsonObject) -> Reply:
         return Reply(200, (), body)
 
-    refused = await refusal(all_pages(ask))
+    refused = await refusal(all_pages(ask, read))
     assert refused.code is ErrorCode.BACKEND_UNAVAILABLE
     assert "no list of tools" in (refused.detail or "")
 

@@ -1,0 +1,81 @@
+"""One page of an MCP server's list of tools, taken apart as text, so that another process can do it."""
+
+from __future__ import annotations
+
+import hashlib
+from codecs import BOM_UTF8
+from typing import Any
+
+import msgspec
+from msgspec import Raw, Struct, field
+
+from gateway.dialects.lists import begin_of, mended
+from gateway.jsontext import encode
+
+MAX_TTL_MS = 1e15
+NO_LIST = "its answer holds no list of tools"
+
+
+class Page(Struct, frozen=True):
+    """What a page says beside its tools, whose text is between two places of the page; empty if it lists none.
+
+    `failure`: why it is no page. `digest` is of its tools, in hex.
+    """
+
+    failure: str = ""
+    cursor: str | int | None = None  # numbers are sent back as they are, although cursors are strings
+    ttl_ms: float | None = None
+    digest: str = ""
+    begin: int = 0
+    end: int = 0
+
+
+class _Result(Struct):
+    tools: Raw = Raw(b"")
+    cursor: str | int | None = field(name="nextCursor", default=None)
+    ttl_ms: Any = field(name="ttlMs", default=None)
+
+
+class _Error(Struct):
+    code: int = 0
+    message: str = ""
+
+
+class _Response(Struct):
+    """Some servers write `null` for whichever of the two is not there."""
+
+    result: _Result | None = None
+    error: _Error | None = None
+
+
+_read_response = msgspec.json.Decoder(_Response).decode
+decode_page = msgspec.json.Decoder(Page).decode
+
+
+def read_page(body: bytes) -> tuple[bytes, ...]:
+    """Returns a Page as JSON; behind it the text in which its places are, unless that is the body itself."""
+    texts: tuple[bytes, ...] = ()
+    text = body
+    try:
+        try:
+            response = _read_response(body.removeprefix(BOM_UTF8))
+        except msgspec.DecodeError:
+            text = mended(body.removeprefix(BOM_UTF8))
+            response, texts = _read_response(text), (text,)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return (encode(Page(failure=NO_LIST)),)
+    if (error := response.error) is not None:
+        return (encode(Page(failure=f"it answers tools/list with error {error.code}: {error.message[:200]}")),)
+    result = response.result
+    if result is None or begin_of(result.tools) != b"[":
+        return (encode(Page(failure=NO_LIST)),)
+    inner = bytes(result.tools).strip()[1:-1].strip()
+    begin = text.index(inner)  # where the same text stands before, it is as good
+    digest = hashlib.sha256(inner).hexdigest()
+    return encode(Page("", result.cursor, _duration(result.ttl_ms), digest, begin, begin + len(inner))), *texts
+
+
+def _duration(said: Any) -> float | None:
+    """A lifetime that can be one; servers write other things, too."""
+    is_number = isinstance(said, int | float) and not isinstance(said, bool)
+    return said if is_number and abs(said) <= MAX_TTL_MS else None
