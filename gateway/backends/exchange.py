@@ -34,6 +34,7 @@ LONG_BYTES = 256 * 1024  # of an answer that is read between two turns of the ev
 LIST_TIMEOUT_S = 30.0  # a catalogue is asked for in the background
 NEXT_LIST_S = 5.0  # while another replica is left to be asked; the start waits for the first catalogue
 CHECK_TIMEOUT_S = 5.0  # a check only has to show whether a replica answers
+MAX_LOCATION = 200  # bytes of where a redirect leads, in such a message
 SHOWN_BYTES = 60  # of an answer, in a message to an operator
 NOWHERE_ELSE = frozenset((Kind.INVALID, Kind.NO_TOKEN))  # kinds of errors that no other replica spares
 BROKEN_KINDS = frozenset((Kind.PROTOCOL, Kind.TOO_LARGE))  # there was an answer, and it cannot be read
@@ -160,7 +161,8 @@ class HttpExchange:
                 lease.answered = True
             else:
                 lease.tool_failed("a broken answer")
-            log.warning("a tool server gave a broken answer", extra={"backend": self._name, "reason": str(exc)})
+            reason = _shown(reply) if 300 <= status < 400 else str(exc)
+            log.warning("a tool server gave a broken answer", extra={"backend": self._name, "reason": reason})
             return _broken(exc.said)
         except GatewayError as refusal:
             lease.answered = True
@@ -378,8 +380,10 @@ class HttpExchange:
 
 
 def _shown(reply: Reply) -> str:
-    """An answer that should have been a list, for an operator: its status, its type, and how it begins."""
-    type_ = (reply.header(b"content-type") or b"no content type").decode("latin-1")
-    begin = " ".join(reply.body[:SHOWN_BYTES].decode("utf-8", "replace").split())
-    text = f"{reply.status}, {type_[:SHOWN_BYTES]}, {begin!r}" if begin else f"{reply.status}, {type_[:SHOWN_BYTES]}"
+    """An answer that is not what it should be, for an operator: its status, its type, and how it begins."""
+    text = f"{reply.status}, {(reply.header(b'content-type') or b'no content type').decode('latin-1')[:SHOWN_BYTES]}"
+    if 300 <= reply.status < 400 and (location := reply.header(b"location")) is not None:
+        text = f"{reply.status}, a redirect to {location.partition(b'?')[0][:MAX_LOCATION].decode('latin-1')}"
+    elif begin := " ".join(reply.body[:SHOWN_BYTES].decode("utf-8", "replace").split()):
+        text += f", {begin!r}"
     return "".join(character for character in text if character.isprintable())

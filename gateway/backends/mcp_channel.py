@@ -34,6 +34,7 @@ MAX_RESUMES = 3  # of a stream that brings nothing new
 RESUME_S, LEAST_RESUME_S = 1.0, 0.1  # before a stream is resumed, unless the server says how long
 MAX_ID = 256  # characters of the id of a server's request, which goes back to it
 MAX_URLS = 16
+MOVED = (307, 308)  # ask for the same request at another place; nothing has run
 CHANGED = "notifications/tools/list_changed"
 
 AnyReply = TypeVar("AnyReply", bound=Reply | StreamedReply)
@@ -121,6 +122,8 @@ class McpChannel:
             )
 
         reply = await self._authorized(send, deadline - monotonic())
+        if isinstance(reply, Reply) and reply.status in MOVED and server.take_slash(reply.header(b"location")):
+            reply = await self._authorized(send, deadline - monotonic())
         if isinstance(reply, StreamedReply):
             most_bytes = STREAM_TIMES * max_body
             budget = EventBudget(most_bytes=most_bytes, bytes_per_s=0.0, most_lines=MOST_LINES, lines_per_s=LINES_PER_S)

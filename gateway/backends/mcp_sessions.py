@@ -22,7 +22,7 @@ from gateway import jsontext
 from gateway.backends.mcp_channel import MAX_SIDE_BYTES, McpChannel
 from gateway.backends.mcp_messages import is_about_access
 from gateway.backends.server import Server
-from gateway.dialects import mcp_results, mcp_server, replies
+from gateway.dialects import mcp_responses, mcp_results, mcp_server, replies
 from gateway.dialects.mcp_responses import MODERN_ERRORS
 from gateway.dialects.mcp_results import RpcFailure
 from gateway.dialects.mcp_server import Agreed
@@ -44,6 +44,9 @@ IDLE_S = 600.0  # a session that was not used for so long is ended
 REPROBE_S = 3600.0  # a server that was taken for a legacy one may have been replaced
 MAX_SESSIONS = 1000  # of one backend
 SESSION_ID = re.compile(rb"[\x21-\x7e]{1,8192}")  # visible ASCII (2025-11-25, Session Management); some are tokens
+# Some legacy servers fail at a method that they do not know.
+NO_VERDICT = " (which says nothing of the revision; for a server up to 2025-11-25 set era: legacy)"
+MAX_TOLD = 200  # characters
 LISTENS: JsonObject = {"tools": {"listChanged": True}}  # of a server that was not asked, which may refuse
 
 
@@ -244,7 +247,7 @@ class McpSessions:
         request = mcp_server.request(agreed, id_, "server/discover", {})
         reply = await self._ask(server, agreed, request, id_, principal)
         if is_about_access(reply.status):
-            raise _refused("server/discover", reply.status)
+            raise _refused("server/discover", reply.status, f"{_told(reply)}{NO_VERDICT}")
         discovered: JsonObject = {}
         try:
             discovered = _result(reply)
@@ -282,7 +285,7 @@ class McpSessions:
             session = reply.header(SESSION) or None
             if session is not None and SESSION_ID.fullmatch(session) is None:
                 raise _refused("initialize", reply.status, "its id of the session is not visible ASCII")
-            agreed = Agreed(version, session)
+            agreed = Agreed(version, session, mcp_responses.cookies_of(reply))
             await self._say_begun(server, agreed, principal)
             self.title = mcp_results.server_title(result)
             return agreed, mcp_results.announces_changes(result)
@@ -313,6 +316,17 @@ def _result(reply: Reply) -> JsonObject:
     except jsontext.JsonError as exc:
         raise replies.BrokenReplyError(f"not JSON: {exc}") from exc
     return mcp_results.result_of(message)
+
+
+def _told(reply: Reply) -> str:
+    """What the error in an answer says, for operators."""
+    try:
+        _result(reply)
+    except RpcFailure as failure:
+        return f"error {failure.code}: {failure.message[:MAX_TOLD]}"
+    except replies.BrokenReplyError:
+        pass
+    return ""
 
 
 def _refused(method: str, status: int, reason: str = "") -> TransportError:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import ssl
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from gateway import __version__
 from gateway.admission import Admission, AdmissionLimits, BreakerRules
@@ -29,14 +29,15 @@ SPARE_CONNECTIONS = 16  # beside calls: an event stream, lists, challenges, noti
 class Server:
     """One replica of a tool server: its base URL, whose path has no slash at its end, and the connections to it.
 
-    `patience_s` is the shortest time that the configuration gives any exchange of a call. `endpoint` is the path and
-    query of protocols that have no paths of their own.
+    `url` is for operators, and `name` in place of it if that is given. `patience_s` is the shortest time that the
+    configuration gives any exchange of a call. `endpoint` is the path and query of protocols that have no paths of
+    their own.
     """
 
     __slots__ = ("base_path", "endpoint", "patience_s", "pool", "url")
 
-    def __init__(self, url: str, pool: Pool, patience_s: float) -> None:
-        self.url = url
+    def __init__(self, url: str, pool: Pool, patience_s: float, name: str = "") -> None:
+        self.url = name or url
         self.pool = pool
         self.patience_s = patience_s
         self.base_path = urlsplit(url).path.rstrip("/")
@@ -45,6 +46,22 @@ class Server:
     def target(self, path: str) -> bytes:
         """The path and query of a request, from a path of the protocol."""
         return (self.base_path + path or "/").encode("ascii")
+
+    def take_slash(self, location: bytes | None) -> bool:
+        """Adds the slash to the end of the endpoint's path, or takes it away, if a redirect is about that and no more.
+
+        Requests stay at the origin whatever the redirect says: behind a proxy some name it wrongly, with http.
+        """
+        path, mark, query = self.endpoint.partition(b"?")
+        other = path.rstrip(b"/") if path.endswith(b"/") else path + b"/"
+        try:
+            to = urlsplit(urljoin(f"{self.pool.origin}{self.endpoint.decode()}", (location or b"").decode("ascii")))
+        except ValueError:  # also UnicodeError
+            return False
+        if to.hostname != self.pool.origin.host or to.path.encode() != other:
+            return False
+        self.endpoint = other + mark + query
+        return True
 
     def is_to_blame(self, exc: TransportError, given_s: float) -> bool:
         """Whether a broken exchange counts against the tool server, which had `given_s`.
@@ -56,6 +73,16 @@ class Server:
             return exc.kind not in GATEWAY_KINDS
         needed_s = self.patience_s if exc.sent else min(self.patience_s, self.pool.limits.connect_timeout_s)
         return given_s >= NEARLY * needed_s
+
+
+def shown(urls: Sequence[str]) -> list[str]:
+    """URLs as operators get to see them: what stands in a query may be a key. Each differs from the others."""
+    names: list[str] = []
+    for url in urls:
+        base, mark, _ = url.partition("?")
+        name = f"{base}?..." if mark else base
+        names.append(name if name not in names else f"{name} ({len(names) + 1})")
+    return names
 
 
 def path_and_query(url: str) -> bytes:
@@ -89,7 +116,10 @@ def open_admission(
     kind: type[Admission[Server]] = Admission,
 ) -> Admission[Server]:
     """The admission to a backend, with connections to all replicas of its tool server; `memory` counts replies."""
-    targets = [(url, Server(url, open_pool(settings, url, memory), patience_s)) for url in settings.addresses]
+    targets = [
+        (name, Server(url, open_pool(settings, url, memory), patience_s, name))
+        for url, name in zip(settings.addresses, shown(settings.addresses), strict=True)
+    ]
     limits = AdmissionLimits(
         concurrency=settings.max_concurrency,
         queue=settings.max_queue,

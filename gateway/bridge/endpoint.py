@@ -105,7 +105,7 @@ class Endpoint:
         exchange = _Exchange(scope["method"], scope["path"], dict(lines), lines, receive, send)
         id_ = None
         try:
-            if exchange.path != self._path:
+            if exchange.path.removesuffix("/") != self._path:
                 raise Refused(404, INVALID, f"There is nothing here but {self._path}.")
             check_caller(exchange.headers, self._hosts)
             match exchange.method:

@@ -119,7 +119,10 @@ class McpSurface:
             follows_oauth=True,
         )
         of_toolkit = f"{path}/{{toolkit}}"
-        self.endpoints: Mapping[str, Endpoint] = {path: endpoint, of_toolkit: replace(endpoint, route=of_toolkit)}
+        # Many servers of MCP have their endpoint at `/mcp/`, and many people write it so.
+        with_slash = {} if path.endswith("/") else {f"{path}/": endpoint}
+        below = {of_toolkit: replace(endpoint, route=of_toolkit)}
+        self.endpoints: Mapping[str, Endpoint] = {path: endpoint, **with_slash, **below}
         self._modern: dict[str, Callable[[Message, Head], Opened]] = {
             "server/discover": self._discover,
             "tools/list": self._list,

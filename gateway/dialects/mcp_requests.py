@@ -26,6 +26,7 @@ from gateway.model import Json, JsonObject
 from gateway.wire import Head
 
 MAX_ID = 256  # characters
+MAX_VERSION = 64  # characters of one that is not known, which goes back
 MODERN_TEXT = MODERN.encode()
 
 
@@ -88,7 +89,11 @@ def check_modern(head: Head, method: str, params: JsonObject, meta: Json) -> Non
     meta = meta if isinstance(meta, dict) else {}
     named = meta.get(VERSION_MEMBER)
     if not isinstance(named, str):
-        raise _lacks(VERSION_MEMBER)
+        raise (
+            _lacks(VERSION_MEMBER)
+            if named is not None
+            else _no_revision(head.headers.get(VERSION, MODERN_TEXT).strip())
+        )
     if not isinstance(meta.get(CAPABILITIES_MEMBER), dict):
         raise _lacks(CAPABILITIES_MEMBER)
     for repeated in ROUTING if head.lines else ():
@@ -103,8 +108,23 @@ def check_modern(head: Head, method: str, params: JsonObject, meta: Json) -> Non
         if value is None or header_text(value) != params.get(NAMED_BY[method]):
             raise RpcError(HEADER_MISMATCH, f"Mcp-Name is not params.{NAMED_BY[method]} of the body.")
     if named != MODERN:
-        data = {"supported": [MODERN], "requested": named}
-        raise RpcError(UNSUPPORTED_VERSION, "Unsupported protocol version", data=data)
+        raise _unsupported(named)
+
+
+def _no_revision(version: bytes) -> RpcError:
+    """What is wrong with a request without a revision in its `_meta`: perhaps the header of a legacy one."""
+    if b"," in version:
+        return RpcError(HEADER_MISMATCH, f"The header {VERSION.decode()} is repeated.")
+    return _lacks(VERSION_MEMBER) if version == MODERN_TEXT else _unsupported(version.decode("latin-1"))
+
+
+def _unsupported(version: str) -> RpcError:
+    """`supported` names what needs no `initialize` (2026-07-28, Versioning)."""
+    others = ", ".join(LEGACY)
+    message = (
+        f"Unsupported protocol version {version[:MAX_VERSION]!r}. Supported are {MODERN} and, by initialize, {others}."
+    )
+    return RpcError(UNSUPPORTED_VERSION, message, data={"supported": [MODERN], "requested": version[:MAX_VERSION]})
 
 
 def _lacks(member: str) -> RpcError:

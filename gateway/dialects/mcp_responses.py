@@ -43,6 +43,8 @@ MAX_DENIAL_BYTES = 16 * 1024  # of an answer that denies a session
 MAX_DENIAL = 1024  # characters of what it says that are looked at
 # Statuses with which servers deny a session without another word: text, if any, for people.
 DENIALS, GONE = (400, 410, 422), 410
+COOKIE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+)=[\x21\x23-\x3a\x3c-\x7e\x22]*")
+MAX_COOKIES_BYTES = 4096
 MAX_PROGRESS = 1024  # characters of a message; it is shown in one line
 MODERN_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY)  # none but a modern server says these
 
@@ -74,6 +76,16 @@ def error_in(reply: Answer) -> Json:
         return jsontext.decode_answer(without_mark(reply.body), MAX_DEPTH)
     except jsontext.JsonError:
         return None
+
+
+def cookies_of(reply: Answer) -> bytes:
+    """The cookies that an answer sets, as a header sends them back (RFC 6265, 4.2); those that are too many are not."""
+    cookies: dict[bytes, bytes] = {}
+    for name, value in reply.headers:
+        if name == b"set-cookie" and (match := COOKIE.match(value)) is not None:
+            cookies[match[1]] = match[0]
+    text = b"; ".join(cookies.values())
+    return text if len(text) <= MAX_COOKIES_BYTES else b""
 
 
 class _Told(Struct):

@@ -47,10 +47,14 @@ Mirrored = Sequence[tuple[tuple[str, ...], str]]  # arguments that headers repea
 
 
 class Agreed(Struct, frozen=True):
-    """The revision that a server speaks with us, and its id of our session, if it has given one."""
+    """The revision that a server speaks with us, and its id of our session, if it has given one.
+
+    `cookies` came with that, such as one by which a load balancer knows which server has the session.
+    """
 
     version: str
     session: bytes | None = None
+    cookies: bytes = b""
 
     @property
     def is_modern(self) -> bool:
@@ -84,7 +88,9 @@ def _modern_headers(method: str, name: str | None) -> Headers:
 
 def _session_headers(agreed: Agreed) -> Headers:
     headers: Headers = ((VERSION, agreed.version.encode()),)
-    return headers if agreed.session is None else (*headers, (SESSION, agreed.session))
+    if agreed.session is not None:
+        headers = (*headers, (SESSION, agreed.session))
+    return (*headers, (b"cookie", agreed.cookies)) if agreed.cookies else headers
 
 
 def initialize(id_: int, version: str = LEGACY[0]) -> WireRequest:

@@ -276,7 +276,7 @@ class Edge:
         """The route of a path that ends in any word."""
         if scope["type"] != "http":
             return None
-        path: str = scope["path"]
+        path: str = scope["path"].removesuffix("/")
         before, _, word = path.rpartition("/")
         route = self._families.get(before)
         return None if route is None or WORD.fullmatch(word) is None else replace(route, asked=path)

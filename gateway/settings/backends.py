@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from gateway.settings.credentials import BearerAuthSettings, HeaderAuthSettings
 from gateway.settings.sections import ByOnlyKey, Items, ListOf, Section, repeats, setting
 from gateway.settings.values import AnyText, Choice, Duration, Flag, Integer, Secret, Size, Text, Uuid
-from gateway.settings.web import AuthorizationUrl, BaseUrl, EndpointUrl, HeaderName, OriginUrl, TlsSettings
+from gateway.settings.web import AuthorizationUrl, BaseUrl, HeaderName, OriginUrl, QueriedUrl, TlsSettings
 
 OtcDialect = Literal["auto", "rfc", "otc", "lc"]
 OxpDialect = Literal["auto", "oxp", "oxp-env"]
@@ -206,8 +206,10 @@ class McpBackendSettings(ReplicatedBackendSettings):
     auth: (
         Annotated[BearerAuthSettings | HeaderAuthSettings | JwtAuthSettings | OAuthAuthSettings, ByOnlyKey()] | None
     ) = setting(None, "How the gateway proves to the tool server who it is.")
-    url: EndpointUrl | None = setting(None, "The whole URL of the MCP server, with its path.")
-    urls: Annotated[tuple[EndpointUrl, ...], Items(too_many_replicas, at_least=1)] | None = setting(
+    url: QueriedUrl | None = setting(
+        None, "The whole URL of the MCP server, with its path, and its query if it wants one."
+    )
+    urls: Annotated[tuple[QueriedUrl, ...], Items(too_many_replicas, at_least=1)] | None = setting(
         None, "The URLs of all replicas of the MCP server, in place of `url`."
     )
     era: Choice[McpEra] = setting(

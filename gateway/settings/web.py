@@ -125,6 +125,10 @@ BaseUrl = Annotated[
 EndpointUrl = Annotated[
     str, _url(ORIGIN + PATH, "must be an http or https URL without user, query and fragment", _endpoint_url)
 ]
+# The same, where a server wants to be told something in the query.
+QueriedUrl = Annotated[
+    str, _url(ORIGIN + PATH + QUERY, "must be an http or https URL without user and fragment", _endpoint_url)
+]
 # A server and nothing below it.
 OriginUrl = Annotated[str, _url(ORIGIN + "/?", "must be an http or https URL without a path", _base_url)]
 # Where a user is sent to grant access, or keys are fetched: https, or http on the machine itself.

@@ -184,6 +184,27 @@ async def test_mcp_12_an_unknown_modern_version_is_answered_with_those_that_are_
     assert error["data"] == {"supported": [MODERN], "requested": "2027-01-01"}
 
 
+HEADERS = {
+    "2024-10-07": (
+        -32022,
+        "Unsupported protocol version '2024-10-07'. Supported are 2026-07-28 and, by initialize, 2025-",
+    ),
+    "x" * 1000: (-32022, f"Unsupported protocol version '{'x' * 64}'."),
+    "2025-06-18, 2025-06-18": (-32020, "The header mcp-protocol-version is repeated."),
+    MODERN: (-32602, "params._meta lacks io.modelcontextprotocol/protocolVersion."),
+}
+
+
+@pytest.mark.parametrize("version", HEADERS)
+async def test_a_request_without_a_revision_of_its_own_is_told_what_is_wrong_with_its_header(
+    caller: Caller, version: str
+) -> None:
+    answer = await post(caller, legacy("tools/list"), {"mcp-protocol-version": version})
+    error, (rpc_code, message) = answer.json()["error"], HEADERS[version]
+    assert (answer.status_code, error["code"]) == (400, rpc_code)
+    assert error["message"].startswith(message)
+
+
 UNKNOWN = ["tools/unknown", "resources/list", "prompts/list", "logging/setLevel", "completion/complete", ""]
 
 

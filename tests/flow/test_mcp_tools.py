@@ -130,7 +130,9 @@ async def test_one_toolkit_has_an_endpoint_of_its_own(start: Start, server: Tool
         assert ("result" in answer) is is_there
         assert is_there or answer["error"]["code"] == UNKNOWN
     assert len(server.calls) == 2
-    for path in ("/mcp/", "/mcp/Map/", "/mcp/Map/Show", "/mcp/M-p", "/mcp/M%C3%A4p"):
+    assert list(await tools_of(caller, "/mcp/Map/")) == ["Map_Hide", "Map_Show"]
+    assert await tools_of(caller, "/mcp/") == await tools_of(caller, "/mcp")
+    for path in ("/mcp//", "/mcp/Map/Show", "/mcp/M-p", "/mcp/M%C3%A4p"):
         assert (await caller.http.post(path, json=body)).status_code == 404
     refused = await caller.http.get("/mcp/Map")
     assert (refused.status_code, refused.headers["allow"]) == (405, "POST")

@@ -114,6 +114,7 @@ class Double:
         self.url = ""
         self._on_call = on_call
         self.others = others
+        self.before: Script | None = None  # in place of all else
         self._has_sessions = has_sessions
         self._made = 0
         self._changed = asyncio.Condition()
@@ -133,9 +134,9 @@ class Double:
             self.told.append(talk)
             async with self._changed:
                 self._changed.notify_all()
-            await self._serve(talk)
+            await (self.before or self.serve)(talk)
 
-    async def _serve(self, talk: Talk) -> None:
+    async def serve(self, talk: Talk) -> None:
         serve = self.others.get(talk.method)
         if serve is not None:
             await serve(talk)

@@ -419,6 +419,75 @@ async def test_the_path_of_the_url_is_used_as_it_is() -> None:
     assert [talk.request.target for talk in double.ran] == ["/mcp", "/mcp/", "/"]
 
 
+async def test_the_query_of_the_url_is_sent_and_shown_to_nobody() -> None:
+    async with serving("modern") as double:
+        url = f"{double.url}?key=s3cr3t&b=%20"
+        async with aclosing(backend_at(url)) as backend:
+            await backend.list_tools()
+            await backend.call(INVOCATION)
+    assert {talk.request.target for talk in double.told} == {"/mcp?key=s3cr3t&b=%20"}
+
+
+@pytest.mark.parametrize(("at", "to"), [("/mcp", "/mcp/"), ("/mcp/", "/mcp"), ("/mcp?a=b", "/mcp/?a=b")])
+@pytest.mark.parametrize("where", ["", "http://HOST", "https://HOST:9"])  # the last as behind a proxy that ends TLS
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_a_redirect_that_is_about_the_slash_at_the_end_is_followed_once(
+    era: str, where: str, at: str, to: str
+) -> None:
+    async def serve(talk: Talk) -> None:
+        if talk.request.target == at:
+            location = where.replace("HOST", "127.0.0.1" if ":9" in where else host) + to
+            await talk.send(http_reply(307, b"", location=location))
+        else:
+            await double.serve(talk)
+
+    async with serving(era) as double:
+        host = double.url.split("/")[2]
+        double.before = serve
+        url = f"http://{host}{at}"
+        async with aclosing(backend_at(url)) as backend:
+            assert [(await backend.call(INVOCATION)).value for _ in range(2)] == ["seven", "seven"]
+        assert [talk.request.target for talk in double.told].count(at) == 1
+
+
+@pytest.mark.parametrize("location", [None, "/other", "http://127.0.0.2/mcp/", "/mcp//", "//mcp/", "http://[", "\xe9"])
+async def test_any_other_redirect_is_not_followed_and_its_place_is_named(location: str | None) -> None:
+    async def moved(talk: Talk) -> None:
+        headers = {} if location is None else {"location": location}
+        await talk.send(http_reply(308, b"", **headers))
+
+    async with facing("modern", others={"tools/list": moved}) as (backend, double):
+        refused = await refusal(backend.list_tools())
+        assert refused.detail is not None
+        named = "answered 308, text/plain" if location is None else "answered 308, a redirect to "
+        assert f"{double.url} {named}" in refused.detail
+        assert len(double.of("tools/list")) == 1
+
+
+async def test_cookies_that_come_with_a_session_are_sent_back_in_that_session_alone() -> None:
+    async def initialize(talk: Talk) -> None:
+        double.sessions |= {"s1", "s2"}
+        number = len(double.of("initialize"))
+        body = json.dumps(talk.response({"protocolVersion": LEGACY, "capabilities": {}})).encode()
+        cookies = b"set-cookie: AWSALB=x/%d+==; Path=/; HttpOnly\r\nset-cookie: b=2\r\nset-cookie: =bad\r\n" % number
+        head = b"HTTP/1.1 200 OK\r\nmcp-session-id: s%d\r\n%bcontent-length: %d\r\n\r\n"
+        await talk.send(head % (number, cookies, len(body)) + body)
+
+    async with facing("legacy", others={"initialize": initialize}) as (backend, double):
+        await backend.call(ANNA)
+        await backend.call(BERT)
+    sent = {talk.request.header("mcp-session-id"): talk.request.header("cookie") for talk in double.told}
+    assert sent == {None: None, "s1": "AWSALB=x/1+==; b=2", "s2": "AWSALB=x/2+==; b=2"}
+
+
+async def test_a_server_that_fails_at_discovery_is_told_of_with_what_it_says_and_what_to_do() -> None:
+    broken = saying(500, error(-32603, message="unknown method server/discover"))
+    async with facing("legacy", others={"server/discover": broken}) as (backend, _):
+        detail = (await refusal(backend.list_tools())).detail or ""
+    assert "server/discover: status 500 error -32603: unknown method server/discover" in detail
+    assert "set era: legacy" in detail
+
+
 # Replicas.
 
 

@@ -229,7 +229,7 @@ async def test_mcp_77_everything_an_mcp_server_is_sent_has_a_token_and_none_is_l
     async with serving(issuing(token("canary-one"), token("canary-two"))) as issuer:
         auth = {"oauth": {**AUTH, "token_url": f"{issuer.url}/token"}}
         async with mcp_facing(era, keys={"auth": auth}) as (backend, double):
-            double._serve = checked(double._serve)  # type: ignore[method-assign]
+            double.before = checked(double.serve)
             tokens = backend._exchange.tokens
             assert tokens is not None
             tokens._clock = clock = Clock()

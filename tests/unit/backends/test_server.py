@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.assembly import parts
-from gateway.backends.server import Server, client_context
+from gateway.backends.server import Server, client_context, shown
 from gateway.config import read
 from gateway.settings import TlsSettings
 from gateway.settings.protocols import PROTOCOLS
@@ -29,6 +29,12 @@ BLAMED = [
     (Kind.TIMEOUT, False, 1.9, True),
     (Kind.TIMEOUT, False, 1.0, False),
 ]
+
+
+def test_operators_see_no_query_and_tell_replicas_apart_all_the_same() -> None:
+    urls = ["http://a/mcp?key=1", "http://a/mcp?key=2", "http://a/mcp", "http://b/mcp?key=1"]
+    names = shown(urls)
+    assert names == ["http://a/mcp?...", "http://a/mcp?... (2)", "http://a/mcp", "http://b/mcp?..."]
 
 
 @pytest.mark.parametrize(("kind", "sent", "given_s", "blamed"), BLAMED)

@@ -122,7 +122,7 @@ async def test_a_legacy_server_is_not_asked_in_the_modern_way() -> None:
 
 REFUSED: list[tuple[str, str, dict[str, Any], int]] = [
     ("GET", "/", {}, 404),
-    ("POST", "/mcp/", {"json": request()}, 404),
+    ("POST", "/mcp/x", {"json": request()}, 404),
     ("DELETE", PATH, {}, 405),
     ("PUT", PATH, {"json": request()}, 405),
     ("GET", PATH, {"headers": {"accept": "application/json"}}, 405),
