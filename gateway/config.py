@@ -88,7 +88,7 @@ def _read(text: str, source: str, substitution: Substitution) -> Loaded:
         raise ConfigError(context.lines(source), tuple(context.files)) from None
     if context.problems:
         raise ConfigError(context.lines(source), tuple(context.files))
-    return Loaded(config, context.warnings(source))
+    return Loaded(config.with_proxies(), context.warnings(source))
 
 
 def json_schema() -> dict[str, Any]:

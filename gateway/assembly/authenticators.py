@@ -23,6 +23,7 @@ from gateway.backends.credentials import fixed_headers
 from gateway.backends.server import client_context
 from gateway.ports import ANONYMOUS, Authenticator
 from gateway.settings import AuthSettings, JwtSettings, LoginSettings
+from gateway.settings.proxies import proxy_for
 
 Origin = tuple[object, ...]
 
@@ -100,7 +101,7 @@ def accounts(auth: AuthSettings | None) -> frozenset[str]:
 def _origin(entry: JwtSettings) -> Origin:
     """Where an issuer's keys come from; what tokens must be like and how often keys are fetched is no part of it."""
     files = tuple(fingerprints(named_files(entry.tls)).items())
-    fetched = entry.jwks_url, entry.jwks_auth, entry.allow_http, entry.tls, files
+    fetched = entry.jwks_url, entry.jwks_auth, entry.allow_http, entry.proxy, entry.tls, files
     return entry.issuer, entry.secret, entry.public_key, entry.algorithms, fetched
 
 
@@ -139,5 +140,6 @@ def _keys(entry: JwtSettings) -> Keys:
         cooldown_s=entry.jwks_cooldown_s,
         credential=fixed_headers(entry.jwks_auth),
         allow_http=entry.allow_http,
+        proxy=partial(proxy_for, entry.proxy),
         tls=None if entry.tls is None else partial(client_context, entry.tls),
     )

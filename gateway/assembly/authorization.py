@@ -7,6 +7,7 @@ from gateway.backends.credentials import fixed_headers
 from gateway.backends.server import client_context, path_and_query
 from gateway.metrics import Metrics
 from gateway.settings import AuthorizeSettings, TlsSettings
+from gateway.settings.proxies import proxy_for
 from gateway.transport import Limits, Origin, Pool
 
 LONGEST_CONNECT_S = 2.0  # room for one lost SYN, which is sent again after 1 s
@@ -18,7 +19,7 @@ def open_authorizer(settings: AuthorizeSettings, metrics: Metrics) -> HttpAuthor
     limits = Limits(connections=settings.max_concurrency, connect_timeout_s=min(settings.timeout_s, LONGEST_CONNECT_S))
     trusted = client_context(settings.tls or TlsSettings()) if origin.is_tls else None
     return HttpAuthorizer(
-        Pool(origin, limits, trusted),
+        Pool(origin, limits, trusted, proxy=proxy_for(settings.proxy, settings.url)),
         path_and_query(settings.url),
         fixed_headers(settings.auth),
         timeout_s=settings.timeout_s,

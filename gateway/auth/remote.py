@@ -23,7 +23,7 @@ from gateway import __version__, jsontext
 from gateway.auth.keys import Keys, KeySet, KeySetError, Verifier, named_in_tokens
 from gateway.auth.tokens import MAX_NAME, without_login
 from gateway.model import Json, JsonObject
-from gateway.transport import Origin
+from gateway.transport import Origin, Proxy
 from gateway.wire import Headers
 
 log = logging.getLogger("gateway.auth")
@@ -34,6 +34,13 @@ WELL_KNOWN = "/.well-known/openid-configuration"
 # Compressed, a MiB on the wire could be a GiB in memory.
 HEADERS = {"accept": "application/json", "accept-encoding": "identity", "user-agent": f"toolgate/{__version__}"}
 NO_HEADERS: Mapping[str, str] = {}
+
+ProxyOf = Callable[[str], Proxy | None]  # by the URL of a request
+
+
+def direct(url: str) -> Proxy | None:
+    """No proxy for any URL."""
+    return None
 
 
 class IssuerStatus(Struct, frozen=True, kw_only=True):
@@ -59,7 +66,8 @@ class RemoteKeys(Keys):
 
     They are fetched every `refresh_s`, a little jitter taken off, and after a failure every `cooldown_s`; for tokens
     with a key we do not have once in `cooldown_s` at most. `credential` is sent to the origin of `url`, or of `name`,
-    and nowhere else. `tls` makes what decides whom to trust; None: the system.
+    and nowhere else. `proxy` says through which one a URL is fetched. `tls` makes what decides whom to trust; None: the
+    system.
     """
 
     def __init__(
@@ -72,6 +80,7 @@ class RemoteKeys(Keys):
         cooldown_s: float,
         credential: Headers = (),
         allow_http: bool = False,
+        proxy: ProxyOf = direct,
         tls: Callable[[], ssl.SSLContext] | None = None,
         fetch_s: float = FETCH_S,
         clock: Callable[[], float] = time.monotonic,
@@ -84,6 +93,7 @@ class RemoteKeys(Keys):
         self._cooldown_s = cooldown_s
         self._credential = {field.decode(): value.decode() for field, value in credential}
         self._allow_http = allow_http
+        self._proxy = proxy
         self._trusted = system_authorities if tls is None else cache(tls)
         self._fetch_s = fetch_s
         self._clock = clock
@@ -182,11 +192,11 @@ class RemoteKeys(Keys):
     async def _fetch_document(self, trusted: ssl.SSLContext) -> JsonObject:
         """The key set of the issuer. Raises UnavailableError."""
         if self._url is not None:
-            return await fetch(self._url, trusted, headers=self._credential)
-        described = await discover(self._name, trusted, headers=self._credential)
+            return await fetch(self._url, trusted, headers=self._credential, proxy=self._proxy)
+        described = await discover(self._name, trusted, headers=self._credential, proxy=self._proxy)
         url = jwks_url(self._name, described, allow_http=self._allow_http)
         is_there = Origin.parse(url) == Origin.parse(self._name)
-        return await fetch(url, trusted, headers=self._credential if is_there else NO_HEADERS)
+        return await fetch(url, trusted, headers=self._credential if is_there else NO_HEADERS, proxy=self._proxy)
 
     def _take(self, document: Json) -> None:
         """Puts the keys of a document in the place of those we had. Raises KeySetError."""
@@ -222,13 +232,18 @@ class AnotherIssuerError(UnavailableError):
 
 
 async def discover(
-    issuer: str, trusted: ssl.SSLContext, *, at: str | None = None, headers: Mapping[str, str] = NO_HEADERS
+    issuer: str,
+    trusted: ssl.SSLContext,
+    *,
+    at: str | None = None,
+    headers: Mapping[str, str] = NO_HEADERS,
+    proxy: ProxyOf = direct,
 ) -> JsonObject:
     """What an issuer says about itself, by default at the place of OpenID Connect.
 
     The caller sets the deadline. Raises UnavailableError.
     """
-    document = await fetch(at or issuer.rstrip("/") + WELL_KNOWN, trusted, headers=headers)
+    document = await fetch(at or issuer.rstrip("/") + WELL_KNOWN, trusted, headers=headers, proxy=proxy)
     if document.get("issuer") != issuer:
         raise AnotherIssuerError(issuer, document.get("issuer"))
     return document
@@ -262,6 +277,7 @@ async def fetch(
     form: Mapping[str, str] | None = None,
     headers: Mapping[str, str] = NO_HEADERS,
     statuses: Collection[int] = (200,),
+    proxy: ProxyOf = direct,
 ) -> JsonObject:
     """A JSON object, over a connection of its own; with a `form` that is sent by POST.
 
@@ -271,9 +287,15 @@ async def fetch(
     import httpx  # takes 5 MB and 70 ms, which only gateways with such issuers pay
 
     body = bytearray()
+    through = proxy(url)
     try:
         async with (
-            httpx.AsyncClient(verify=trusted, trust_env=False, timeout=None) as client,  # noqa: S113 - the caller's
+            httpx.AsyncClient(
+                verify=trusted,
+                trust_env=False,
+                timeout=None,  # noqa: S113 - the caller's
+                proxy=None if through is None else through.url,
+            ) as client,
             client.stream(
                 "GET" if form is None else "POST",
                 url,
@@ -291,7 +313,8 @@ async def fetch(
                 if len(body) > MAX_BYTES:
                     raise UnavailableError(f"the answer is larger than {MAX_BYTES} bytes")
     except (httpx.HTTPError, httpx.InvalidURL) as exc:
-        raise UnavailableError(_why(exc)) from exc
+        way = "" if through is None else f", through the proxy {through.host}:{through.port}"
+        raise UnavailableError(_why(exc) + way) from exc
     try:
         document = jsontext.decode(bytes(body))
     except jsontext.JsonError as exc:

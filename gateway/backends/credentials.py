@@ -65,7 +65,7 @@ def credentials_of(settings: BackendSettings, backend: str = "") -> Credentials:
         case JwtAuthSettings(jwt=signing):
             return Minted(signing)
         case OAuthAuthSettings(oauth=client):
-            return ClientCredentials(backend, client)
+            return ClientCredentials(backend, client, proxy=settings.proxy)
     return lambda principal: headers
 
 

@@ -23,7 +23,8 @@ from gateway.backends.server import NAMES_ORIGIN, USER_AGENT, path_and_query
 from gateway.dialects.replies import retry_after_s
 from gateway.errors import RETRY_AFTER_S
 from gateway.settings.backends import ClientCredentialsSettings
-from gateway.transport import Kind, Limits, Origin, Pool, Reply, StreamedReply, TransportError
+from gateway.settings.proxies import proxy_for
+from gateway.transport import Kind, Limits, Origin, Pool, Proxy, Reply, StreamedReply, TransportError
 from gateway.wire import Headers
 
 log = logging.getLogger("gateway.backends")
@@ -71,10 +72,17 @@ class ClientCredentials:
     """The tokens of one backend. As `Credentials` it is the header with the current one, if there is one."""
 
     def __init__(
-        self, backend: str, settings: ClientCredentialsSettings, clock: Callable[[], float] = monotonic
+        self,
+        backend: str,
+        settings: ClientCredentialsSettings,
+        clock: Callable[[], float] = monotonic,
+        *,
+        proxy: str | Proxy | None = None,
     ) -> None:
+        """`proxy` is that of the backend."""
         self._backend = backend
-        self._pool = Pool(Origin.parse(settings.token_url), Limits(connections=2))
+        proxied = proxy_for(settings.proxy or proxy, settings.token_url)
+        self._pool = Pool(Origin.parse(settings.token_url), Limits(connections=2), proxy=proxied)
         self._target = path_and_query(settings.token_url)
         self._headers, self._body = _request(settings)
         self._clock = clock
@@ -177,7 +185,13 @@ class ClientCredentials:
 def _request(settings: ClientCredentialsSettings) -> tuple[Headers, bytes]:
     """Header and body of a request for a token; the client authenticates as RFC 6749, section 2.3.1 says."""
     secret = settings.client_secret.get_secret_value()
-    asked = {"grant_type": "client_credentials", "scope": settings.scope, "resource": settings.resource}
+    asked = {
+        "grant_type": "client_credentials",
+        "scope": settings.scope,
+        "resource": settings.resource,
+        "audience": settings.audience,
+        **settings.parameters,
+    }
     headers: Headers = (
         USER_AGENT,
         (b"content-type", b"application/x-www-form-urlencoded"),

@@ -18,7 +18,7 @@ from gateway.backends.openapi_credentials import OpenApiCredentials, OwnCredenti
 from gateway.backends.openapi_documents import DocumentFile, Documents, DocumentUrl, Fetched
 from gateway.backends.openapi_redirects import MAX_HOPS, redirected
 from gateway.backends.openapi_terms import terms_of
-from gateway.backends.server import USER_AGENT, BackendContext, Server, open_ssl_context
+from gateway.backends.server import USER_AGENT, BackendContext, Server, open_ssl_context, static_headers
 from gateway.errors import unavailable
 from gateway.jsontext import encode
 from gateway.model import Invocation, Listing, ToolResult
@@ -27,6 +27,7 @@ from gateway.openapi.paths import written
 from gateway.openapi.tools import decoder, read_operations
 from gateway.ports import Backend
 from gateway.settings.openapi import OpenApiBackendSettings
+from gateway.settings.proxies import proxy_for
 from gateway.transport import Limits, Origin, Pool, Reply, TransportError
 from gateway.wire import Headers, WireRequest
 
@@ -51,7 +52,7 @@ class OpenApiBackend:
         self._max_response_bytes = settings.max_response_bytes
         self._forwards = bool(settings.forward_headers)
         self._exchange = HttpExchange(name, settings, context, LOOK, send=self._send, ask=self._look)
-        self._credentials = OpenApiCredentials(name, settings.auth, self._exchange.credentials)
+        self._credentials = OpenApiCredentials(name, settings.auth, self._exchange.credentials, settings.proxy)
         origins = [str(replica.target.pool.origin) for replica in context.admission.replicas]
         self._calls = OpenApiCalls(self._credentials, origins, name)
         self._documents = _documents(settings)
@@ -229,6 +230,8 @@ def _documents(settings: OpenApiBackendSettings) -> Documents:
         Origin.parse(url),
         Limits(connections=2, connect_timeout_s=CONNECT_S),
         open_ssl_context(settings, (url,)) if is_ours else None,
+        proxy=proxy_for(settings.proxy, url),
+        headers=static_headers(settings) if is_ours else (),
     )
     return DocumentUrl(url, document_headers(settings.document_auth), pool)
 

@@ -30,6 +30,7 @@ from gateway.settings.openapi_auth import (
     PlacedKeyAuthSettings,
     SchemesAuthSettings,
 )
+from gateway.transport import Proxy
 from gateway.wire import Headers, WireRequest
 
 COOKIE = b"cookie"
@@ -79,8 +80,14 @@ class OwnCredentials(NamedTuple):
 class OpenApiCredentials:
     """Those of one backend."""
 
-    def __init__(self, backend: str, auth: OpenApiAuthSettings | None, tokens: Credentials) -> None:
-        """`tokens` are those of an `auth` that has them made or issued, for all of the backend."""
+    def __init__(
+        self,
+        backend: str,
+        auth: OpenApiAuthSettings | None,
+        tokens: Credentials,
+        proxy: str | Proxy | None = None,
+    ) -> None:
+        """`tokens` are those of an `auth` that has them made or issued, for all of the backend; `proxy` is its own."""
         settings: Mapping[str, OneCredential] = {}
         if isinstance(auth, SchemesAuthSettings):
             settings = auth.schemes
@@ -90,7 +97,7 @@ class OpenApiCredentials:
         if isinstance(tokens, Minted | ClientCredentials):
             self._sources = {WHOLE: tokens}
         else:
-            self._sources = {name: _source(backend, one) for name, one in settings.items()}
+            self._sources = {name: _source(backend, one, proxy) for name, one in settings.items()}
         self._own: dict[tuple[tuple[str, ...] | None, tuple[Key, ...]], OwnCredentials] = {}
         self._secrets = tuple(secret for one in settings.values() for secret in _secrets(one))
         self._long_secrets = tuple(filter(_is_long, self._secrets))
@@ -164,7 +171,7 @@ class OpenApiCredentials:
                 await source.aclose()
 
 
-def _source(backend: str, auth: OneCredential) -> Source:
+def _source(backend: str, auth: OneCredential, proxy: str | Proxy | None = None) -> Source:
     """A credential in its place, a key that goes where the document says, or what makes or asks for tokens."""
     match auth:
         case BearerAuthSettings(bearer=token):
@@ -180,7 +187,7 @@ def _source(backend: str, auth: OneCredential) -> Source:
         case JwtAuthSettings(jwt=signing):
             return Minted(signing)
         case OAuthAuthSettings(oauth=client):
-            return ClientCredentials(backend, client)
+            return ClientCredentials(backend, client, proxy=proxy)
 
 
 def document_headers(auth: BearerAuthSettings | BasicAuthSettings | HeaderAuthSettings | None) -> Headers:

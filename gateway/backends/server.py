@@ -15,7 +15,9 @@ from gateway.memory import BodyMemory
 from gateway.offload import Checker, Offload
 from gateway.ports import Outcomes
 from gateway.settings import BackendSettings, TlsSettings
+from gateway.settings.proxies import proxy_for
 from gateway.transport import Kind, Limits, Origin, Pool, TransportError
+from gateway.wire import Headers
 
 USER_AGENT = (b"user-agent", b"toolgate/" + __version__.encode())
 
@@ -135,7 +137,15 @@ def open_pool(settings: BackendSettings, url: str, memory: BodyMemory | None = N
         connections=settings.max_concurrency + SPARE_CONNECTIONS,
         connect_timeout_s=settings.connect_timeout_s,
     )
-    return Pool(Origin.parse(url), limits, open_ssl_context(settings, (url,)), memory)
+    proxy = proxy_for(settings.proxy, url)
+    trusted = open_ssl_context(settings, (url,))
+    return Pool(Origin.parse(url), limits, trusted, memory, proxy=proxy, headers=static_headers(settings))
+
+
+def static_headers(settings: BackendSettings) -> Headers:
+    """The headers that every request to the tool server has."""
+    pairs = settings.headers.items()
+    return tuple((name.lower().encode("ascii"), value.get_secret_value().encode("ascii")) for name, value in pairs)
 
 
 def open_ssl_context(settings: BackendSettings, urls: Iterable[str]) -> ssl.SSLContext | None:

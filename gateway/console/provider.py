@@ -16,7 +16,7 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 
 from msgspec import Struct
 
-from gateway.auth.remote import StatusError, UnavailableError, discover, fetch, named_url
+from gateway.auth.remote import ProxyOf, StatusError, UnavailableError, direct, discover, fetch, named_url
 from gateway.model import Json, JsonObject
 
 ASK_S = 8.0  # for the metadata or for the tokens; a person waits for both
@@ -82,6 +82,7 @@ class Provider:
         trusted: Callable[[], ssl.SSLContext],
         *,
         allow_http: bool = False,
+        proxy: ProxyOf = direct,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.issuer = issuer
@@ -89,6 +90,7 @@ class Provider:
         self._secret = client_secret
         self._trusted = trusted
         self._allow_http = allow_http
+        self._proxy = proxy
         self._clock = clock
         self._metadata: Metadata | None = None
         self._ask_at = float("-inf")
@@ -136,7 +138,9 @@ class Provider:
     async def _fetched(self, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> JsonObject:
         try:
             async with asyncio.timeout(ASK_S):
-                return await fetch(url, self._trusted(), form=form, headers=headers, statuses=(200, 400, 401))
+                return await fetch(
+                    url, self._trusted(), form=form, headers=headers, statuses=(200, 400, 401), proxy=self._proxy
+                )
         except TimeoutError as exc:
             raise UnavailableError(f"no answer in {ASK_S:g} s") from exc
         except OSError as exc:  # the files of certificates
@@ -157,13 +161,13 @@ class Provider:
     async def _described(self, trusted: ssl.SSLContext) -> JsonObject:
         """The metadata where OpenID Connect has them, else where RFC 8414, section 3.1, does."""
         try:
-            return await discover(self.issuer, trusted)
+            return await discover(self.issuer, trusted, proxy=self._proxy)
         except StatusError as exc:
             if exc.status != 404:
                 raise
         parts = urlsplit(self.issuer)
         at = f"{parts.scheme}://{parts.netloc}{OAUTH_WELL_KNOWN}{parts.path.rstrip('/')}"
-        return await discover(self.issuer, trusted, at=at)
+        return await discover(self.issuer, trusted, at=at, proxy=self._proxy)
 
 
 def _tokens(answer: JsonObject) -> Tokens:

@@ -16,6 +16,7 @@ from gateway.console.headers import HEADERS
 from gateway.http.routes import CONSOLE, request_of
 from gateway.ratelimit import Limits, RateLimited
 from gateway.settings import Config
+from gateway.settings.proxies import proxy_for
 from gateway.state.sealing import Sealer
 
 if TYPE_CHECKING:
@@ -74,6 +75,7 @@ def public_console(
             secret,
             system_authorities if entry.tls is None else cache(partial(client_context, entry.tls)),
             allow_http=entry.allow_http,
+            proxy=partial(proxy_for, entry.proxy),
         ),
         Cookies(
             sealer,

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, ClassVar
+from types import MappingProxyType
+from typing import Annotated, ClassVar, Self, TypeVar
 from urllib.parse import urlsplit
 
 from gateway.settings.access import AuthSettings, JwtSettings
@@ -24,6 +25,7 @@ from gateway.settings.limits import NAME, OnFailure, RateLimitSettings, limits_t
 from gateway.settings.mcp import McpSettings
 from gateway.settings.openapi import OpenApiBackendSettings
 from gateway.settings.protocols import AnyBackend
+from gateway.settings.proxies import ProxyChoice
 from gateway.settings.routes import RouteSettings, routes_never_reached
 from gateway.settings.sections import ByName, Items, OrWord, Section, setting
 from gateway.settings.server import (
@@ -40,6 +42,8 @@ from gateway.settings.telemetry import TelemetrySettings
 from gateway.settings.values import Choice
 from gateway.settings.web import TlsSettings, is_loopback
 from gateway.suggestions import suggestion
+
+S = TypeVar("S", bound=Section)
 
 
 class Config(Section):
@@ -68,6 +72,11 @@ class Config(Section):
         "How requests are counted while Redis cannot be reached. `local`: each process counts by itself. "
         "Otherwise requests that a shared limit would count are refused (`refuse`) or let through (`allow`).",
     )
+    proxy: ProxyChoice = setting(
+        "none",
+        "The proxy for requests of the gateway's own: to tool servers, issuers, token endpoints, the authorization "
+        "service and the collector of telemetry. `environment`: what `HTTP_PROXY`, `HTTPS_PROXY` and `NO_PROXY` say.",
+    )
     reload: ReloadSettings = setting({}, "When this file is read again.")
     metrics: MetricsSettings = setting({}, "What is counted, and who may see it.")
     usage: UsageSettings | None = setting(
@@ -93,6 +102,24 @@ class Config(Section):
         yield from self._unchecked_requests()
         if self.console.public and self.console.login is not None:
             yield from self._problems_of_login(self.console.login)
+
+    def with_proxies(self) -> Self:
+        """Gives `proxy` to every section that has none of its own."""
+
+        def given(section: S) -> S:
+            return (
+                section if getattr(section, "proxy", self.proxy) else section.model_copy(update={"proxy": self.proxy})
+            )
+
+        auth = self.auth
+        if auth is not None and auth.jwt is not None:
+            auth = auth.model_copy(update={"jwt": tuple(given(entry) for entry in auth.jwt)})
+        backends = {name: given(backend) for name, backend in self.backends.items()}
+        changed: dict[str, object] = {"auth": auth, "backends": MappingProxyType(backends)}
+        for name in ("authorize", "telemetry"):
+            section = getattr(self, name)
+            changed[name] = None if section is None else given(section)
+        return self.model_copy(update=changed)
 
     def _problems_of_login(self, login: LoginSettings) -> Iterator[tuple[str, str]]:
         """Finds what people cannot log in without: an issuer that can be asked, and a way back from it."""

@@ -11,17 +11,17 @@ from pydantic import SecretStr
 
 from gateway.auth.keys import HS256, SECRET_BYTES, UnfitKeyError, algorithms_for, read_pem, with_secret
 from gateway.settings.credentials import BearerAuthSettings, HeaderAuthSettings
+from gateway.settings.proxies import ProxyChoice
 from gateway.settings.sections import ByOnlyKey, Items, ListOf, Section, SomeOf, repeated, setting
 from gateway.settings.substitution import UnfitError
 from gateway.settings.values import AnyText, Choice, Duration, Flag, Secret, Text
 from gateway.settings.web import (
     HEADER_NAME,
-    OWN_HEADERS,
-    OWN_PREFIXES,
     FetchedUrl,
     TlsSettings,
     crosses_in_clear,
     is_issuer_url,
+    is_own_header,
 )
 
 RegisteredClaim = Literal["exp", "sub", "iat", "nbf", "iss", "aud"]
@@ -42,7 +42,7 @@ SigningAlgorithm = Literal[
 ]
 FETCHED = ("jwks_url", "discovery")  # where keys come from that are not in the file
 SOURCES = ("secret", *FETCHED, "public_key")
-OF_FETCHED = ("jwks_auth", "jwks_refresh_s", "jwks_cooldown_s", "allow_http", "tls")
+OF_FETCHED = ("jwks_auth", "jwks_refresh_s", "jwks_cooldown_s", "allow_http", "proxy", "tls")
 SHARED_CLAIMS = frozenset({"exp", "iat", "nbf", "iss", "aud", "jti"})  # the same for many users, or new each time
 OF_NOTHING = sha256().digest()
 
@@ -73,7 +73,7 @@ def _digest(text: str) -> bytes:
 def _token_header(text: str) -> str:
     """In lower case."""
     name = text.lower()
-    if name in OWN_HEADERS or name.startswith(OWN_PREFIXES):
+    if is_own_header(name):
         raise UnfitError("must be a header that only a proxy sets; this one has another meaning")
     return name
 
@@ -164,6 +164,9 @@ class JwtSettings(Section):
         False,
         "Whether the keys may be fetched over http from another machine, as inside a cluster. Whoever can change "
         "what is sent there can let anybody in.",
+    )
+    proxy: ProxyChoice | None = setting(
+        None, "The proxy for fetching the keys. By default, the one at the top of the file."
     )
     tls: TlsSettings | None = setting(
         None, "Certificates for fetching the keys. By default, the authorities that the system trusts."

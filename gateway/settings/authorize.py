@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Annotated, Literal
 
 from gateway.settings.credentials import BearerAuthSettings, HeaderAuthSettings
+from gateway.settings.proxies import ProxyChoice
 from gateway.settings.sections import ByOnlyKey, Section, setting
 from gateway.settings.values import Choice, Duration, Flag, Integer
 from gateway.settings.web import EndpointUrl, TlsSettings
@@ -43,6 +44,9 @@ class AuthorizeSettings(Section):
     )
     auth: Annotated[BearerAuthSettings | HeaderAuthSettings, ByOnlyKey()] | None = setting(
         None, "How the gateway proves to the service who it is."
+    )
+    proxy: ProxyChoice | None = setting(
+        None, "The proxy for requests to the service. By default, the one at the top of the file."
     )
     tls: TlsSettings | None = setting(
         None, "Certificates for https. By default, the authorities that the system trusts."

@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import SecretStr
 
 from gateway.settings.credentials import BearerAuthSettings, HeaderAuthSettings
-from gateway.settings.sections import ByOnlyKey, Items, ListOf, Section, repeats, setting
+from gateway.settings.proxies import ProxyChoice
+from gateway.settings.sections import ByName, ByOnlyKey, Items, ListOf, Section, repeats, setting
 from gateway.settings.values import AnyText, Choice, Duration, Flag, Integer, Secret, Size, Text, Uuid
-from gateway.settings.web import AuthorizationUrl, BaseUrl, HeaderName, OriginUrl, QueriedUrl, TlsSettings
+from gateway.settings.web import (
+    NAME_OF_HEADER,
+    BaseUrl,
+    FetchedUrl,
+    HeaderName,
+    HeaderValue,
+    OriginUrl,
+    QueriedUrl,
+    TlsSettings,
+    crosses_in_clear,
+    is_own_header,
+)
 
 OtcDialect = Literal["auto", "rfc", "otc", "lc"]
 OxpDialect = Literal["auto", "oxp", "oxp-env"]
@@ -20,6 +32,8 @@ McpEra = Literal["auto", "modern", "legacy"]
 McpSessions = Literal["principal", "shared"]
 RequestSchema = Literal["tool_request", "agent_response"]
 MAX_REPLICAS = 32  # all are looked at for every call, and each has a pool of connections
+PARAMETER = Text(r"[!-~]{1,256}", "must be the name of a parameter: visible ASCII without spaces")
+OF_TOKEN_REQUESTS = frozenset({"grant_type", "client_id", "client_secret", "scope", "resource", "audience"})
 PRINCIPAL = "principal"  # as `subject`: stands for the caller
 
 
@@ -48,7 +62,7 @@ class JwtAuthSettings(Section):
 class ClientCredentialsSettings(Section):
     """Tokens that an authorization server issues to the gateway itself (OAuth 2.0 client credentials)."""
 
-    token_url: AuthorizationUrl = setting(..., "The token endpoint of the authorization server.")
+    token_url: FetchedUrl = setting(..., "The token endpoint of the authorization server.")
     client_id: AnyText = setting(..., "The id that the gateway has at the authorization server.")
     client_secret: Annotated[SecretStr, Secret()] = setting(..., "The secret that belongs to this id.")
     client_auth: Choice[ClientAuth] = setting(
@@ -59,6 +73,27 @@ class ClientCredentialsSettings(Section):
     resource: AnyText | None = setting(
         None, "The resource that the tokens are for (RFC 8707), usually the URL of the tool server."
     )
+    audience: AnyText | None = setting(
+        None, "The `audience` of the request, where the authorization server has that in place of `resource`."
+    )
+    parameters: Annotated[Mapping[str, Annotated[str, Text(any_scalar=True)]], ByName(PARAMETER)] = setting(
+        {}, "Further parameters of the request, by their names."
+    )
+    allow_http: Flag = setting(
+        False,
+        "Whether `token_url` may be http on another machine, as inside a cluster. The client's secret is then sent "
+        "unencrypted.",
+    )
+    proxy: ProxyChoice | None = setting(
+        None, "The proxy for requests to the token endpoint. By default, that of the backend."
+    )
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        if crosses_in_clear(self.token_url) and not self.allow_http:
+            yield "token_url", "must be an https URL; http is for loopback addresses only, unless allow_http is true"
+        for name in self.parameters:
+            if name in OF_TOKEN_REQUESTS:
+                yield "parameters", f"must not have {name}, which has a key of its own or is the gateway's"
 
 
 class OAuthAuthSettings(Section):
@@ -129,8 +164,16 @@ class BackendSettings(Section):
     tls: TlsSettings | None = setting(
         None, "Certificates for https. By default, the authorities that the system trusts."
     )
+    proxy: ProxyChoice | None = setting(
+        None, "The proxy for requests to the tool server. By default, the one at the top of the file."
+    )
     forward_headers: ListOf[HeaderName] = setting(
         [], "Headers of the caller that are passed on. Its credentials never are."
+    )
+    headers: Annotated[Mapping[str, HeaderValue], ByName(NAME_OF_HEADER)] = setting(
+        {},
+        "Headers that every request to the tool server has, in the place of others of these names. Credentials belong "
+        "into `auth`.",
     )
     discovery: DiscoverySettings = setting({}, "How the gateway fetches the list of tools.")
     toolkit: Annotated[str, Text("[A-Za-z0-9_]{1,64}", "must be letters, digits and _, at most 64")] | None = setting(
@@ -143,8 +186,22 @@ class BackendSettings(Section):
         """The URLs of all replicas."""
 
     def problems(self) -> Iterator[tuple[str, str]]:
+        yield from self._problems_of_headers()
         if self.tls is not None and not any(url.startswith("https:") for url in self.addresses):
             yield "tls", "has no effect unless the tool server's URL begins with https"
+
+    def _problems_of_headers(self) -> Iterator[tuple[str, str]]:
+        names = [name.lower() for name in self.headers]
+        of_auth = self.auth.header.name.lower() if isinstance(self.auth, HeaderAuthSettings) else None
+        for name in dict.fromkeys(names):
+            if names.count(name) > 1:
+                yield "headers", f"has {name} twice; upper and lower case are the same"
+            if is_own_header(name) or name.startswith("mcp-") or name == "last-event-id":
+                yield "headers", f"must not have {name}, which the gateway sets or withholds itself"
+            if name == of_auth:
+                yield "headers", f"must not have {name}, which auth sets"
+            if name in self.forward_headers:
+                yield "headers", f"must not have {name}, which is in forward_headers, too"
 
 
 def too_many_replicas(urls: Sequence[str | None]) -> Iterator[tuple[int, str]]:

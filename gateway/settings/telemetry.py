@@ -9,13 +9,13 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from gateway.settings.proxies import ProxyChoice
 from gateway.settings.sections import ByName, Section, setting
-from gateway.settings.values import AnyText, Ratio, Secret, Text
-from gateway.settings.web import HEADER_NAME, EndpointUrl, TlsSettings, is_loopback
+from gateway.settings.values import AnyText, Ratio, Secret
+from gateway.settings.web import NAME_OF_HEADER, EndpointUrl, TlsSettings, is_loopback
 
 PACKAGE = "opentelemetry.exporter.otlp.proto.http"
 TRACES = "/v1/traces"  # OTLP 1.x, OTLP/HTTP Request: the path unless another is set
-HEADER = Text(HEADER_NAME, "must be the name of one header: letters, digits, and - _ .")
 
 
 class TelemetrySettings(Section):
@@ -31,10 +31,13 @@ class TelemetrySettings(Section):
         "The part of the traces beginning here that is recorded. A request that belongs to a trace is recorded if its "
         "caller records it.",
     )
-    headers: Annotated[Mapping[str, Annotated[SecretStr, Secret(header=True)]], ByName(HEADER)] = setting(
+    headers: Annotated[Mapping[str, Annotated[SecretStr, Secret(header=True)]], ByName(NAME_OF_HEADER)] = setting(
         {}, "Headers for the collector, such as an API key."
     )
     service: AnyText = setting("toolgate", "The name of the service that spans are from (`service.name`).")
+    proxy: ProxyChoice | None = setting(
+        None, "The proxy for requests to the collector. By default, the one at the top of the file."
+    )
     tls: TlsSettings | None = setting(
         None, "Certificates for a collector at an https URL. By default, the authorities that the system trusts."
     )

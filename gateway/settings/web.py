@@ -9,10 +9,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Annotated
 
+from pydantic import SecretStr
+
 from gateway.settings.cursor import Cursor
 from gateway.settings.sections import Section, setting
-from gateway.settings.substitution import UnfitError, refers
-from gateway.settings.values import Flag, Text
+from gateway.settings.substitution import UnfitError, Written, refers
+from gateway.settings.values import Flag, Secret, Text
 
 # RFC 3986, without user information (credentials have keys of their own) and in lower-case schemes only.
 ORIGIN = r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?"
@@ -101,7 +103,7 @@ def _authorization_url(text: str) -> str:
 def _header_name(text: str) -> str:
     """In lower case."""
     name = text.lower()
-    if name in OWN_HEADERS or name.startswith(OWN_PREFIXES):
+    if is_own_header(name):
         raise UnfitError("must not be forwarded; the gateway sets or withholds this header itself")
     return name
 
@@ -206,6 +208,29 @@ def _check_authority(url: str) -> tuple[str, str]:
         except ValueError:
             raise UnfitError("has brackets around what is no IPv6 address") from None
     return parts["scheme"], parts["host"]
+
+
+# The value of a header, which may be a key: it is shown to nobody.
+class _HeaderValue(Secret):
+    title = "text of visible ASCII characters and spaces"
+
+    def parse(self, written: Written) -> SecretStr:
+        found = super().parse(written)
+        if re.fullmatch(r"[!-~]([ -~]*[!-~])?", written.text) is None:
+            raise UnfitError("must be visible ASCII, with spaces at most inside, since it is sent in a header")
+        return found
+
+    def holds_secret(self, raw: str) -> bool:
+        return False  # most are none: the name of a tenant, a version
+
+
+HeaderValue = Annotated[SecretStr, _HeaderValue()]
+NAME_OF_HEADER = Text(HEADER_NAME, "must be the name of one header: letters, digits, and - _ .")
+
+
+def is_own_header(name: str) -> bool:
+    """Whether the gateway itself sets a header, in lower case, or withholds it."""
+    return name in OWN_HEADERS or name.startswith(OWN_PREFIXES)
 
 
 class FilePath(str):

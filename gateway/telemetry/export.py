@@ -24,6 +24,7 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 from opentelemetry.trace.span import TraceState
 
 from gateway import __version__
+from gateway.settings.proxies import proxy_for
 from gateway.settings.telemetry import TelemetrySettings
 from gateway.settings.web import TlsSettings
 from gateway.telemetry import names
@@ -183,7 +184,9 @@ def trouble_with(settings: TelemetrySettings) -> str | None:
 def _exporter(settings: TelemetrySettings, timeout_s: float = TIMEOUT_S) -> SpanExporter:
     files = settings.tls or TlsSettings()
     session = requests.Session()
-    session.trust_env = False  # neither proxies nor passwords of the environment, as with all that we connect to
+    session.trust_env = False  # neither proxies nor passwords of the environment, unless `proxy` says so
+    proxy = proxy_for(settings.proxy, settings.endpoint)
+    session.proxies = {} if proxy is None else {"http": proxy.url, "https": proxy.url}
     trusted = ssl.get_default_verify_paths()
     return trace_exporter.OTLPSpanExporter(
         endpoint=settings.endpoint,

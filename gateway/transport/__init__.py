@@ -6,10 +6,11 @@ arrives.
 
 from __future__ import annotations
 
-from gateway.transport.dial import Origin
 from gateway.transport.errors import Kind, TransportError
 from gateway.transport.events import EventBudget, EventReader
+from gateway.transport.origin import Origin
 from gateway.transport.pool import Limits, Pool
+from gateway.transport.proxies import Proxies, Proxy
 from gateway.transport.replies import Head, Reply, StreamedReply
 
 __all__ = [
@@ -20,6 +21,8 @@ __all__ = [
     "Limits",
     "Origin",
     "Pool",
+    "Proxies",
+    "Proxy",
     "Reply",
     "StreamedReply",
     "TransportError",

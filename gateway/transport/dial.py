@@ -1,4 +1,4 @@
-"""Where a pool connects to, and how: name lookup, TCP to whichever address answers first, TLS.
+"""How a pool connects: name lookup, TCP to whichever address answers first, the tunnel of a proxy's, TLS.
 
 Happy Eyeballs (RFC 8305) in its simple form: addresses of both families in turn, each tried a quarter of a second after
 the one before. Written here because uvloop's `create_connection` does not offer it.
@@ -13,15 +13,14 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import chain, zip_longest
-from typing import Any, Self
-from urllib.parse import urlsplit
+from typing import Any
 
 from gateway.transport.connection import Connection
 from gateway.transport.errors import Kind, TransportError
+from gateway.transport.origin import Origin
+from gateway.transport.proxies import Proxy, open_tunnel
 
-DEFAULT_PORTS = {"http": 80, "https": 443}
 Address = tuple[socket.AddressFamily, Any]
 
 STAGGER_S = 0.25  # RFC 8305, section 5: the recommended Connection Attempt Delay
@@ -29,52 +28,15 @@ NOT_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "RECORD_LAYER_FAILURE")  # by
 MAX_ADDRESSES = 8  # of one name: hundreds of records must not open hundreds of sockets
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
-    """`scheme` is http or https; `host` a lower-case name or an address, an IPv6 one without brackets."""
-
-    scheme: str
-    host: str
-    port: int
-
-    @classmethod
-    def parse(cls, url: str) -> Self:
-        """Takes the origin of an absolute URL; path and query are left out. Raises ValueError."""
-        # urlsplit silently removes tabs and line ends, and strips: a URL with them is not what it looks like.
-        if not url.isascii() or not url.isprintable() or " " in url:
-            raise ValueError("a URL holds printable ASCII characters only; write other host names in their xn-- form")
-        parts = urlsplit(url)
-        if parts.scheme not in DEFAULT_PORTS:
-            raise ValueError("a URL starts with http:// or https://")
-        if parts.username is not None or parts.password is not None:
-            raise ValueError("a URL here must not hold a user name or password")
-        if not parts.hostname:
-            raise ValueError("a URL needs a host")
-        port = parts.port if parts.port is not None else DEFAULT_PORTS[parts.scheme]
-        if port == 0:
-            raise ValueError("a port lies between 1 and 65535")
-        return cls(parts.scheme, parts.hostname, port)
-
-    @property
-    def is_tls(self) -> bool:
-        """Whether connections are encrypted."""
-        return self.scheme == "https"
-
-    @property
-    def authority(self) -> bytes:
-        """What the Host field says: brackets around IPv6, the port unless it is the scheme's own (RFC 9110, 7.2)."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return (host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}").encode("ascii")
-
-    def __str__(self) -> str:
-        return f"{self.scheme}://{self.authority.decode('ascii')}"
-
-
 class Dialler:
     """Opens connections to one origin. An interruption at any point leaves no socket open."""
 
-    def __init__(self, origin: Origin, ssl_context: ssl.SSLContext | None, timeout_s: float) -> None:
+    def __init__(
+        self, origin: Origin, ssl_context: ssl.SSLContext | None, timeout_s: float, proxy: Proxy | None = None
+    ) -> None:
         self._origin = origin
+        self._proxy = proxy
+        self._target = str(origin) if proxy is None else f"{origin} through the proxy {proxy}"
         self._ssl_context = ssl_context
         self._timeout_s = timeout_s
         self._lookup: asyncio.Future[list[Address]] | None = None
@@ -84,13 +46,15 @@ class Dialler:
         try:
             async with asyncio.timeout(self._timeout_s):
                 sock = await first_connected(await self._addresses())
+                if self._proxy is not None and self._origin.is_tls:
+                    await self._tunnel(sock, self._proxy)
                 return await self._wrap(sock, make)
         except TimeoutError as exc:
-            message = f"{self._origin} did not take a connection within {self._timeout_s:g} s."
+            message = f"{self._target} did not take a connection within {self._timeout_s:g} s."
             # Its traceback leads to the task of this, which leads to the error.
             raise TransportError(Kind.TIMEOUT, message, sent=False) from exc.with_traceback(None)
         except (OSError, UnicodeError) as exc:  # UnicodeError: a name that no DNS query can hold
-            raise TransportError(Kind.CONNECT, f"{self._origin} cannot be reached: {_why(exc)}.", sent=False) from exc
+            raise TransportError(Kind.CONNECT, f"{self._target} cannot be reached: {_why(exc)}.", sent=False) from exc
 
     async def _addresses(self) -> list[Address]:
         """Looks the host up; concurrent callers share one lookup.
@@ -112,8 +76,15 @@ class Dialler:
 
     async def _look_up(self) -> list[Address]:
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(self._origin.host, self._origin.port, type=socket.SOCK_STREAM)
+        place = self._proxy or self._origin
+        found = await loop.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
         return interleave([(family, address) for family, _, _, _, address in found])[:MAX_ADDRESSES]
+
+    async def _tunnel(self, sock: socket.socket, proxy: Proxy) -> None:
+        with contextlib.ExitStack() as undo:
+            undo.enter_context(sock)
+            await open_tunnel(sock, proxy, self._origin)
+            undo.pop_all()
 
     async def _wrap(self, sock: socket.socket, make: Callable[[], Connection]) -> Connection:
         """Puts the loop's transport, and TLS, on a connected socket."""

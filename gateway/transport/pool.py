@@ -11,21 +11,25 @@ from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from typing import NamedTuple
 
 from gateway.memory import BodyMemory
 from gateway.pacing import ParseQueue
 from gateway.transport.connection import Connection, Headers
-from gateway.transport.dial import Dialler, Origin
+from gateway.transport.dial import Dialler
 from gateway.transport.errors import Kind, TransportError
+from gateway.transport.origin import Origin
+from gateway.transport.proxies import Proxy, refused_by
 from gateway.transport.replies import CodedReply, Reply, ReplyOrEvents, StreamedReply, WholeReply
-from gateway.transport.requesthead import encode_head
+from gateway.transport.requesthead import encode_head, encode_own_head
 
 HUNG_UP = "The server closed the connection before it was used."
 # Least time between two rounds of deadlines; with ten thousand connections one takes a millisecond. A timer for each
 # exchange would cost 2 % of a call.
 ROUND_S = 0.02
+NOT_THROUGH = 407  # a proxy wants to know who asks, and passes nothing on (RFC 9110, section 15.5.8)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,14 +63,28 @@ class Pool:
         limits: Limits | None = None,
         ssl_context: ssl.SSLContext | None = None,
         memory: BodyMemory | None = None,
+        *,
+        proxy: Proxy | None = None,
+        headers: Headers = (),
     ) -> None:
-        """`ssl_context`, for https, defaults to the system's authorities. `memory` counts replies that arrive."""
+        """`ssl_context`, for https, defaults to the system's authorities. `memory` counts replies that arrive.
+
+        All connections are made through the `proxy`. `headers`, with names in lower case, are sent with every request,
+        in the place of others of their names.
+        """
         self.origin = origin
+        # To a target with http a proxy passes on single requests; through a tunnel it does not see any.
+        self._forwarder = None if origin.is_tls else proxy
         self.limits = limits if limits is not None else Limits()
         self.parse_queue = ParseQueue()  # for connections whose replies are expensive to parse
         if origin.is_tls and ssl_context is None:
             ssl_context = ssl.create_default_context()
-        self._dialler = Dialler(origin, ssl_context if origin.is_tls else None, self.limits.connect_timeout_s)
+        ssl_context = ssl_context if origin.is_tls else None
+        self._dialler = Dialler(origin, ssl_context, self.limits.connect_timeout_s, proxy)
+        prefix = b""
+        if self._forwarder is not None:
+            prefix, headers = str(origin).encode("ascii"), (*headers, *self._forwarder.credential)
+        self._encode_head = partial(encode_own_head, prefix, headers) if prefix or headers else encode_head
         self._memory = memory
         self._authority = origin.authority
         self._connecting: set[asyncio.Task[Connection]] = set()
@@ -95,7 +113,7 @@ class Pool:
         `target` is path and query. Host and Content-Length are added; `headers` are those that many requests share,
         `more` those of this one alone. `timeout_s` lasts until the last byte of the reply; `max_body` is in bytes.
         """
-        head = encode_head(method, target, self._authority, headers, more, len(body))
+        head = self._encode_head(method, target, self._authority, headers, more, len(body))
         loop = self._bound or self._bind()
         deadline = loop.time() + timeout_s
         connection = self._take_idle() or await self._wait_for_connection(timeout_s)
@@ -107,6 +125,8 @@ class Pool:
             self._wake_at(loop, deadline)
         try:
             reply = await exchange.reply
+            if self._forwarder is not None and isinstance(reply, Reply) and reply.status == NOT_THROUGH:
+                raise refused_by(self._forwarder, self.origin)
             return await reply.decode(max_body) if type(reply) is CodedReply else reply
         except (asyncio.CancelledError, GeneratorExit):
             connection.abandon(exchange)
@@ -158,7 +178,7 @@ class Pool:
         connection, for the head, for more of the body. `max_body` is in bytes; None: no limit. The connection is used
         again if the whole body has arrived when the context ends, and closed otherwise.
         """
-        head = encode_head(method, target, self._authority, headers, more, len(body))
+        head = self._encode_head(method, target, self._authority, headers, more, len(body))
         loop = self._bound or self._bind()
         deadline = loop.time() + timeout_s
         connection = self._take_idle() or await self._wait_for_connection(min(timeout_s, idle_s))

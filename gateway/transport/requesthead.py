@@ -40,6 +40,24 @@ def encode_head(
     return b"%b%b%b\r\n" % (start(method, target, host, headers), _fields(more) if more else b"", framing)
 
 
+def encode_own_head(
+    prefix: bytes,
+    own: Headers,
+    method: bytes,
+    target: bytes,
+    host: bytes,
+    headers: Headers,
+    more: Sequence[tuple[bytes, bytes]] = (),
+    body_bytes: int = 0,
+) -> bytes:
+    """As `encode_head`, with `prefix` before the target, and `own` headers in the place of others of their names."""
+    names = {name for name, _ in own}
+    others = tuple(pair for pair in headers if pair[0].lower() not in names)
+    further = [pair for pair in more if pair[0].lower() not in names]
+    head = encode_head(method, target, host, (*others, *own), further, body_bytes)
+    return b"%b %b%b" % (method, prefix, head[len(method) + 1 :])
+
+
 def _joined(method: bytes, target: bytes, host: bytes, headers: Headers) -> bytes:
     if target[:1] != b"/" or target.translate(None, TARGET):
         raise _invalid("The request target is not an absolute path of printable ASCII characters.")

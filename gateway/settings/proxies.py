@@ -1,0 +1,56 @@
+"""Settings of the proxy that the gateway's own requests go through."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Annotated, Any
+
+from gateway.settings.substitution import UnfitError, Written, refers
+from gateway.settings.values import SUBSTITUTED, Schema, Value
+from gateway.transport import Origin, Proxies, Proxy
+
+NONE, ENVIRONMENT = "none", "environment"
+LOGIN = re.compile(r"[a-z]+://[^:@/]*:(?P<password>[^@/]+)@")
+
+
+class _ProxyValue(Value):
+    """`none`, `environment`, or the URL of a proxy."""
+
+    title = "`none`, `environment` or the URL of a proxy"
+    if_missing = NONE
+
+    def parse(self, written: Written) -> str | Proxy:
+        text = written.text
+        if text == NONE:
+            return NONE
+        try:
+            if text == ENVIRONMENT:
+                Proxies.of_environment(os.environ)
+                return ENVIRONMENT
+            if "://" not in text:
+                raise UnfitError("must be none, environment, or the URL of a proxy, such as http://proxy.example:3128")
+            return Proxy.parse(text)
+        except UnfitError:
+            raise
+        except ValueError as exc:
+            raise UnfitError(f"cannot be used: {exc}" if text == ENVIRONMENT else str(exc)) from None
+
+    def holds_secret(self, raw: str) -> bool:
+        found = LOGIN.match(raw)
+        return found is not None and not refers(found["password"])
+
+    def schema(self) -> Schema:
+        return {"type": "string", "pattern": f"^(none|environment|http://.+)$|{SUBSTITUTED}"}
+
+
+ProxyChoice = Annotated[str | Proxy, _ProxyValue()]
+
+
+def proxy_for(choice: Any, url: str) -> Proxy | None:
+    """The proxy of requests to a URL by what a `proxy` key says; None: they go there directly."""
+    if isinstance(choice, Proxy):
+        return choice
+    if choice == ENVIRONMENT:
+        return Proxies.of_environment(os.environ).of(Origin.parse(url))
+    return None
