@@ -10,6 +10,7 @@ from gateway.backends.openapi_credentials import OpenApiCredentials
 from gateway.backends.openapi_masking import masked
 from gateway.backends.openapi_mismatch import MismatchWarnings
 from gateway.model import Invocation, Json, ToolResult
+from gateway.openapi.answers import in_utf8
 from gateway.openapi.codec import OpenApiCodec, plan_of
 from gateway.ports import Reading
 from gateway.transport import Reply, TransportError
@@ -68,7 +69,7 @@ class OpenApiCalls(OpenApiCodec):
     def _masked(self, reply: Answer, invocation: Invocation) -> Answer:
         """A reply without what of our own credentials the service repeats in it, as in links to itself."""
         plan, status = plan_of(invocation), reply.status
-        is_success = status < 300
+        is_success, reply = status < 300, in_utf8(reply)
         if is_success:
             body = masked(reply.body, self._credentials.long_secrets(invocation, plan.access))
             if status not in CREATED and plan.method != "HEAD" and not plan.answers.headers:

@@ -17,8 +17,8 @@ from gateway.model import UNKNOWN_BYTES, Json, JsonObject, ToolFailure, ToolResu
 from gateway.openapi import media
 from gateway.openapi.media import essence
 from gateway.openapi.plan import AnswerPlan
-from gateway.openapi.selection import SelectionError, compiled
-from gateway.wire import Answer
+from gateway.openapi.selection import SelectionError, compiled, judged
+from gateway.wire import Answer, WireReply
 
 EMPTY = (204, 205)  # by definition
 ESCAPED = 6  # characters that one byte of a text may become in JSON
@@ -26,6 +26,7 @@ NEVER_TEXT = b"\0"
 # What a HEAD is asked for, where the operator names no headers.
 HEAD_HEADERS = ("content-length", "content-type", "etag", "last-modified", "link", "location")
 PLACES = (b"content-location", b"link", b"location")  # headers that name our tool server itself
+SUCCEEDED = b"[true,"  # as it begins what was judged and stays text
 MAX_HEADER = 8192  # characters of one that callers are shown
 
 EXTENDED_NAME = re.compile(r"filename\*\s*=\s*(utf-8|iso-8859-1)'[^']*'([^;\s]+)", re.IGNORECASE)  # RFC 6266, 5
@@ -48,12 +49,28 @@ def result_of(
     if not body or reply.status in EMPTY:
         result = ToolResult(value=_created(reply, plan, origins), value_bytes=ESCAPED * MAX_HEADER)
     elif (text := json_of(reply, plan)) is not None:
-        result = ToolResult(value=_value(reply, text, plan, document), value_bytes=_bound(len(text), plan))
+        result = _of_json(reply, text, plan, document)
     else:
         result = _other(reply, plan)
     if not plan.headers or result.failure is not None:
         return result
     return _beside(result, headers_of(reply, plan.headers, origins))
+
+
+def in_utf8(reply: Answer) -> Answer:
+    """An answer of JSON in UTF-8, whatever charset it names; others as they are. Raises BrokenReplyError."""
+    said = (reply.header(b"content-type") or b"").decode("latin-1")
+    charset = media.charset_of(said).lower()
+    if charset in ("", "utf-8", "utf8") or not reply.body or not media.is_values(essence(said)):
+        return reply
+    if len(reply.body) > NEVER_HERE_BYTES:
+        raise BrokenReplyError(f"it is too long to be read from {charset}")
+    text = media.decoded(reply.body, said)
+    if text is None:  # many servers name a charset that they do not use
+        return reply
+    headers = tuple(pair for pair in reply.headers if pair[0] != b"content-type")
+    kind = (b"content-type", essence(said).encode("latin-1"))
+    return WireReply(status=reply.status, headers=(*headers, kind), body=text.encode("utf-8", "replace"))
 
 
 def json_of(reply: Answer, plan: AnswerPlan) -> bytes | None:
@@ -98,18 +115,37 @@ def declares_json(plan: AnswerPlan) -> bool:
     return bool(plan.media_types) and all(media.is_json(essence(declared)) for declared in plan.media_types)
 
 
+def _of_json(reply: Answer, text: bytes, plan: AnswerPlan, document: Json) -> ToolResult:
+    """The result in a JSON text: a failure if it does not meet the operator's condition for success."""
+    value, size = _value(reply, text, plan, document), _bound(len(text), plan)
+    if not plan.success:
+        return ToolResult(value=value, value_bytes=size)
+    if isinstance(value, Raw):  # that was judged elsewhere
+        value = bytes(value)
+        if value.startswith(SUCCEEDED):
+            return ToolResult(value=Raw(value[len(SUCCEEDED) : -1]), value_bytes=size)
+        value = jsontext.decode(value)
+    succeeded, found = value
+    if succeeded:
+        return ToolResult(value=found, value_bytes=size)
+    message = found or f"The service says in its answer ({reply.status}) that this has failed."
+    return ToolResult(failure=ToolFailure(message=message, extras={"status": reply.status}))
+
+
 def _value(reply: Answer, text: bytes, plan: AnswerPlan, document: Json) -> Json:
-    if document is not None and (plan.select or isinstance(document, Raw)):
+    """The value of a JSON text, or what is selected from it and judged."""
+    select = judged(plan.success, plan.select) if plan.success else plan.select
+    if document is not None and (select or isinstance(document, Raw)):
         return document
     try:
         if document is None:
-            if len(text) > ALWAYS_HERE_BYTES and (plan.select or jsontext.is_wide(text)):
+            if len(text) > ALWAYS_HERE_BYTES and (select or jsontext.is_wide(text)):
                 raise BrokenReplyError("it holds too many values")
             document = jsontext.decode(text, MAX_DEPTH)
-        return compiled(plan.select)(document) if plan.select else document
+        return compiled(select)(document) if select else document
     except jsontext.JsonError as exc:
         if len(text) < ESCAPED and not text.strip():
-            return None  # an empty line
+            return [True, None] if plan.success else None  # an empty line
         raise BrokenReplyError(f"status {reply.status}, not JSON: {exc}") from exc
     except SelectionError as exc:
         raise BrokenReplyError(str(exc)) from exc

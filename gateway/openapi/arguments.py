@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Collection, Iterable, Sequence
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from gateway.model import Json, JsonObject
 from gateway.openapi import media
@@ -76,7 +76,8 @@ OVERRIDES = frozenset(
 class Argument(Struct, frozen=True, kw_only=True):
     """A parameter of an operation, as one argument of its tool. `schema` is still the document's.
 
-    `media_type` is that of a parameter with `content`, which has no style.
+    `media_type` is that of a parameter with `content`, which has no style. `fixed` and `encoded_slashes` are the
+    operator's, as in `plan.Parameter`.
     """
 
     argument: str
@@ -90,6 +91,8 @@ class Argument(Struct, frozen=True, kw_only=True):
     is_deprecated: bool = False
     allow_reserved: bool = False
     media_type: str = ""
+    fixed: Json | UnsetType = UNSET
+    encoded_slashes: bool = False
 
 
 def arguments_of(

@@ -11,6 +11,7 @@ from gateway.jsontext import ALWAYS_HERE_BYTES
 from gateway.model import Invocation, Json, ToolResult
 from gateway.openapi import answers, failures, requests
 from gateway.openapi.plan import OperationTool, Plan
+from gateway.openapi.selection import judged
 from gateway.ports import Reading
 from gateway.wire import Answer, WireRequest
 
@@ -37,11 +38,12 @@ class OpenApiCodec:
     def reading(self, reply: Answer, invocation: Invocation) -> Reading | None:
         """How a large answer is read before `decode_reply`; None for one that is not JSON, or not large enough."""
         plan = plan_of(invocation).answers
-        if not plan.select and len(reply.body) <= ALWAYS_HERE_BYTES:
+        if not (plan.select or plan.success) and len(reply.body) <= ALWAYS_HERE_BYTES:
             return None
+        reply = answers.in_utf8(reply)
         if not 200 <= reply.status < 300 or (text := answers.json_of(reply, plan)) is None:
             return None
-        return Reading(text, select=plan.select)
+        return Reading(text, select=judged(plan.success, plan.select) if plan.success else plan.select)
 
     def decode_reply(self, reply: Answer, invocation: Invocation, document: Json) -> ToolResult:
         """As `CallCodec.decode_reply`, for any status."""
@@ -49,13 +51,14 @@ class OpenApiCodec:
         told = plan.answers
         if status == 200 and document is None and reply.header(b"content-type") in JSON_TYPES:
             # What nearly all are, without looking at anything that they might be otherwise.
-            body, plain = reply.body, not (told.select or told.headers) and plan.method != "HEAD"
+            body, plain = reply.body, not (told.select or told.headers or told.success) and plan.method != "HEAD"
             if plain and 0 < len(body) <= ALWAYS_HERE_BYTES:
                 try:
                     return ToolResult(value=jsontext.decode(body, MAX_DEPTH), value_bytes=len(body))
                 except jsontext.JsonError:
                     pass  # perhaps it has a mark, or is empty
         _check_coding(reply)
+        reply = answers.in_utf8(reply)
         if 200 <= status < 300:
             return answers.result_of(reply, plan.method, told, self._origins, document)
         return failures.result_of(reply, plan, invocation, answers.location_of(reply, told, self._origins))

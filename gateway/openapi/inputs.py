@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from gateway.jsontext import encode
 from gateway.model import Json, JsonObject
@@ -65,11 +66,10 @@ def _input_of(
     given_names = {*terms.arguments, *tool_terms.arguments, *tool_terms.hide}
     arguments = arguments_of(operation, converter, excluded, warnings, given_names)
     _check_known(arguments, operation, tool_terms)
-    given = _fixed(arguments, terms.arguments) | _fixed(arguments, tool_terms.arguments)
-    fixed = dict.fromkeys(_hidden(arguments, given, tool_terms)) | given  # null is not sent
+    arguments = _as_said(arguments, operation, terms, tool_terms)
     needed: Needed = {}
     properties: JsonObject = {}
-    for argument in [one for one in arguments if one.argument not in fixed]:
+    for argument in [one for one in arguments if one.fixed is UNSET]:
         try:
             schema = converter.convert(argument.schema, "input", needed)
         except UnresolvedError as exc:
@@ -78,14 +78,14 @@ def _input_of(
             warnings.append(f"Its parameter {argument.name[:64]!r} is left out: {exc}")
             arguments.remove(argument)
             continue
-        properties[argument.argument] = _described(schema, argument.description, is_deprecated=argument.is_deprecated)
-    shown = [one for one in arguments if one.argument not in fixed]
+        properties[argument.argument] = _described(schema, _told(argument, tool_terms))
+    shown = [one for one in arguments if one.fixed is UNSET]
     required = [one.argument for one in shown if one.required]
     body = _body(operation, converter, terms, tool_terms, needed, properties, required, warnings)
     schema = _root(properties, required, converter.definitions(needed))
     return Input(
         schema=_small(schema, terms.bounds.max_schema_bytes, warnings),
-        parameters=tuple(_parameter(one, fixed.get(one.argument, UNSET), terms, tool_terms) for one in arguments),
+        parameters=tuple(_parameter(one, terms) for one in arguments),
         body=body,
         warnings=tuple(warnings),
         not_inferrable=tuple(one.argument for one in shown if one.required and one.where in ("header", "cookie")),
@@ -101,7 +101,7 @@ def _root(properties: JsonObject, required: list[str], definitions: JsonObject) 
     return root
 
 
-def _parameter(argument: Argument, fixed: Json | UnsetType, terms: Terms, tool_terms: ToolTerms) -> Parameter:
+def _parameter(argument: Argument, terms: Terms) -> Parameter:
     return Parameter(
         argument=argument.argument,
         name=argument.name,
@@ -111,17 +111,26 @@ def _parameter(argument: Argument, fixed: Json | UnsetType, terms: Terms, tool_t
         required=argument.required,
         allow_reserved=argument.allow_reserved,
         media_type=argument.media_type,
-        encoded_slashes=argument.where == "path" and argument.argument in tool_terms.encoded_slashes,
+        encoded_slashes=argument.where == "path" and argument.encoded_slashes,
         deep_arrays=terms.deep_arrays if argument.style == "deepObject" else "repeat",
-        fixed=fixed,
+        fixed=argument.fixed,
     )
 
 
-def _described(schema: JsonObject, description: str, *, is_deprecated: bool = False) -> JsonObject:
+def _told(argument: Argument, tool_terms: ToolTerms) -> tuple[str, ...]:
+    """What a parameter says of itself, and what else there is to say of it."""
+    is_changed = argument.argument not in (argument.name, *tool_terms.rename.values())
+    return (
+        argument.description,
+        "(deprecated)" if argument.is_deprecated else "",
+        f"(sent as {harmless(argument.name)})" if is_changed and argument.where != "querystring" else "",
+    )
+
+
+def _described(schema: JsonObject, told: tuple[str, ...]) -> JsonObject:
     """A converted schema with the description of its place, which says more than that of its type."""
-    text = harmless(description) or schema.get("description", "")
-    if is_deprecated:
-        text = f"{text} (deprecated)".strip()
+    description, *more = told
+    text = " ".join(filter(None, (harmless(description) or schema.get("description", ""), *more)))
     return {**schema, "description": text} if text else schema
 
 
@@ -131,7 +140,7 @@ def _described(schema: JsonObject, description: str, *, is_deprecated: bool = Fa
 def _check_known(arguments: list[Argument], operation: Operation, tool_terms: ToolTerms) -> None:
     """Raises OperationError for terms about arguments that there are not: a value that was to be fixed would not be."""
     known = {one.argument for one in arguments} | {one.name for one in arguments}
-    for name in (*tool_terms.arguments, *tool_terms.hide, *tool_terms.encoded_slashes):
+    for name in (*tool_terms.arguments, *tool_terms.hide, *tool_terms.rename, *tool_terms.encoded_slashes):
         about_body = operation.body is not None and (name == BODY or name.startswith(POINTER))
         if name not in known and not about_body:
             have = ", ".join(sorted(one.argument for one in arguments))[:200] or "none"
@@ -164,6 +173,31 @@ def _hidden(arguments: list[Argument], fixed: Mapping[str, Json], tool_terms: To
     return hidden
 
 
+def _as_said(arguments: list[Argument], operation: Operation, terms: Terms, tool_terms: ToolTerms) -> list[Argument]:
+    """The arguments with the operator's values, and by the operator's names. Raises OperationError."""
+    given = _fixed(arguments, terms.arguments) | _fixed(arguments, tool_terms.arguments)
+    fixed = dict.fromkeys(_hidden(arguments, given, tool_terms)) | given  # null is not sent
+    own = {one.argument for one in arguments}
+    found: list[Argument] = []
+    for one in arguments:
+        key = one.argument if one.argument in tool_terms.rename or one.name in own else one.name
+        if key in tool_terms.rename and one.argument in fixed:
+            raise OperationError(f"Its terms rename the argument {key[:64]!r}, which callers do not see.")
+        found.append(
+            replace(
+                one,
+                argument=tool_terms.rename.get(key, one.argument),
+                fixed=fixed.get(one.argument, UNSET),
+                encoded_slashes=one.argument in tool_terms.encoded_slashes,
+            )
+        )
+    names = [one.argument for one in found if one.fixed is UNSET]
+    names += [tool_terms.rename.get(BODY, BODY)] if operation.body is not None else []
+    if twice := next((name for name in names if names.count(name) > 1), ""):
+        raise OperationError(f"Its terms give two of its arguments the name {twice!r}.")
+    return found
+
+
 # The body.
 
 
@@ -181,7 +215,7 @@ def _body(
     content = operation.body.get("content") if operation.body is not None else None
     if operation.body is None or not isinstance(content, dict) or not content:
         return None
-    payload = payload_of(content, tool_terms.media_type, converter)
+    payload, argument = payload_of(content, tool_terms.media_type, converter), tool_terms.rename.get(BODY, BODY)
     is_required = operation.body.get("required") is True
     if BODY in tool_terms.hide:
         if is_required:
@@ -201,9 +235,9 @@ def _body(
             warnings.append(f"Its body is left out: {exc}")
             return None
         description = operation.body.get("description")
-        properties[BODY] = _described(converted, description if isinstance(description, str) else "")
+        properties[argument] = _described(converted, (description if isinstance(description, str) else "",))
         if is_required and not (fixed and not requires_members(schema, converter)):
-            required.append(BODY)
+            required.append(argument)
     return BodyPlan(
         kind=payload.kind,
         media_type=payload.media_type,
@@ -214,6 +248,7 @@ def _body(
         else "repeat",
         fixed=fixed,
         hidden=hidden,
+        argument=argument,
     )
 
 

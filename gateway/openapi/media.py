@@ -39,6 +39,11 @@ def is_json(kind: str) -> bool:
     return kind in JSON_TYPES or kind.endswith("+json")
 
 
+def is_values(kind: str) -> bool:
+    """Whether a type without parameters is JSON: one value, or several."""
+    return is_json(kind) or kind in LINES or kind == SEQUENCE
+
+
 def is_text(kind: str) -> bool:
     """Whether a type without parameters is text that people can read."""
     return kind.startswith("text/") or kind in TEXTS or kind.endswith(TEXT_SUFFIXES)

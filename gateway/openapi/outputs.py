@@ -70,6 +70,7 @@ def output_of(operation: Operation, converter: Converter, terms: Terms, tool_ter
         schema=schema,
         answers=AnswerPlan(
             media_types=tuple(kind for kind in kinds if kind != EVENTS),
+            success=tool_terms.success or terms.success,
             select=tool_terms.select,
             headers=tuple(dict.fromkeys(name.lower() for name in tool_terms.response_headers)),
             max_binary_bytes=terms.max_binary_bytes,

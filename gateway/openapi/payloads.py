@@ -20,11 +20,9 @@ from gateway.openapi.kinds import VALUES, kinds_of, of_kinds, restricted
 from gateway.openapi.plan import BodyKind, Field, Style
 from gateway.openapi.schemas import Converter
 
-FORM, MULTIPART, MERGE_PATCH = (
-    "application/x-www-form-urlencoded",
-    "multipart/form-data",
-    "application/merge-patch+json",
-)
+FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
+JSON_PATCH = "application/json-patch+json"  # RFC 6902: an array of operations
+MERGE_PATCHES = ("application/merge-patch+json", "application/strategic-merge-patch+json")  # RFC 7396; of Kubernetes
 CHOICE = ("application/json", "+json", FORM, MULTIPART, "text/plain", "application/octet-stream")  # the first wins
 
 _IN_PLACE = ("allOf", "anyOf", "oneOf")
@@ -41,6 +39,20 @@ FILE: JsonObject = {
         _BASE64,
     ]
 }
+# RFC 6902, section 4, for documents that describe a patch as what it is applied to.
+PATCH_OPERATIONS: JsonObject = {
+    "type": "array",
+    "items": {
+        "type": "object",
+        "properties": {
+            "op": {"type": "string", "enum": ["add", "remove", "replace", "move", "copy", "test"]},
+            "path": {"type": "string"},
+            "from": {"type": "string"},
+            "value": {},
+        },
+        "required": ["op", "path"],
+    },
+}
 
 
 class Payload(Struct, frozen=True, kw_only=True):
@@ -55,7 +67,7 @@ class Payload(Struct, frozen=True, kw_only=True):
 
 def payload_of(content: JsonObject, wanted: str, converter: Converter) -> Payload:
     """The body as one of the media types a document offers; `wanted` is the operator's. Raises OperationError."""
-    media_type = _chosen(content, wanted)
+    media_type = _chosen(content, wanted, converter)
     described = content[media_type]
     described = described if isinstance(described, dict) else {}
     kind, schema = media.essence(media_type), described.get("schema", {})
@@ -68,8 +80,10 @@ def payload_of(content: JsonObject, wanted: str, converter: Converter) -> Payloa
         return _form(kind, sent, described, converter)
     if kind in media.LINES:
         return Payload(kind="lines", media_type=sent, schema=_lines(described, converter))
+    if kind == JSON_PATCH and _is_misnamed(kind, described, converter):
+        schema = PATCH_OPERATIONS
     if media.is_json(kind):
-        direction: Direction = "patch" if kind == MERGE_PATCH else "input"
+        direction: Direction = "patch" if kind in MERGE_PATCHES else "input"
         return Payload(kind="json", media_type=sent, schema=schema, direction=direction)
     if media.is_text(kind):
         if {"object", "array"} & kinds_of(schema, converter):
@@ -78,7 +92,7 @@ def payload_of(content: JsonObject, wanted: str, converter: Converter) -> Payloa
     return Payload(kind="bytes", media_type=sent, schema={**_BASE64, **_told(schema)})
 
 
-def _chosen(content: JsonObject, wanted: str) -> str:
+def _chosen(content: JsonObject, wanted: str, converter: Converter) -> str:
     """One of the media types. Raises OperationError if the operator wants another."""
     kinds = {media_type: media.essence(media_type) for media_type in content}
     if wanted:
@@ -86,11 +100,18 @@ def _chosen(content: JsonObject, wanted: str) -> str:
         if not found:
             raise OperationError(f"media_type is {wanted!r}; the document offers {', '.join(sorted(content))[:200]}.")
         return found[0]
+    kinds = {name: kind for name, kind in kinds.items() if not _is_misnamed(kind, content[name], converter)} or kinds
     for choice in CHOICE:
         for name, kind in kinds.items():
             if kind == choice or (choice == "+json" and (media.is_json(kind) or kind in ("*/*", "application/*"))):
                 return name
-    return next(iter(content))
+    return next(iter(kinds))
+
+
+def _is_misnamed(kind: str, described: Json, converter: Converter) -> bool:
+    """Whether a JSON patch is described as something else: documents list types for all bodies of a server alike."""
+    schema = described.get("schema") if isinstance(described, dict) else None
+    return kind == JSON_PATCH and kinds_of(schema, converter) - {"null"} != {"array"}
 
 
 def _told(schema: Json, *keywords: str) -> JsonObject:

@@ -54,7 +54,7 @@ class Field(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class BodyPlan(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The body of a request, which is the argument `body`. `media_type` is sent exactly as it stands.
+    """The body of a request, and the name of the argument that is it. `media_type` is sent exactly as it stands.
 
     `fields` are those with rules of their own, `deep_arrays` is for those in the style deepObject. `fixed` are the
     operator's values by JSON Pointer below the body; at those of `hidden` there is no member.
@@ -67,6 +67,7 @@ class BodyPlan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     deep_arrays: DeepArrays = "repeat"
     fixed: Mapping[str, Json] = {}
     hidden: tuple[str, ...] = ()
+    argument: str = "body"
 
 
 class Lent(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -103,11 +104,12 @@ class Access(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class AnswerPlan(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How answers are read. `media_types` are those that the document declares for success, in lower case.
 
-    `select` is a JMESPath expression, or a JSON Pointer if it begins with a slash. `headers` are those, in lower case,
-    that callers are shown beside the body.
+    `success` is a condition for JSON, in JMESPath. `select` is such an expression, or a JSON Pointer if it begins with
+    a slash. `headers` are those, in lower case, that callers are shown beside the body.
     """
 
     media_types: tuple[str, ...] = ()
+    success: str = ""
     select: str = ""
     headers: tuple[str, ...] = ()
     max_binary_bytes: int = 1024 * 1024

@@ -165,18 +165,18 @@ def _path(plan: Plan, texts: Mapping[str, str], wrong: dict[str, str]) -> str:
 
 def _body(plan: BodyPlan, given: Mapping[str, Json], wrong: dict[str, str]) -> Body | None:
     """The body, if there is one; `wrong` says why it cannot be sent."""
-    value = given.get(BODY, UNSET)
+    value = given.get(plan.argument, UNSET)
     if value is UNSET and plan.fixed:
         value = {}
     is_null = value is None or (type(value) is Raw and bytes(value) == b"null")
     if value is UNSET or (is_null and plan.kind != "json"):
         if plan.required:
-            wrong[BODY] = "is required"
+            wrong[plan.argument] = "is required"
         return None
     try:
         return encode_body(plan, value)
     except UnsendableError as exc:
-        wrong[BODY] = str(exc)
+        wrong[plan.argument] = str(exc)
         return None
 
 

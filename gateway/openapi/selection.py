@@ -9,11 +9,18 @@ from typing import Any
 
 from gateway.jsontext import split_pointer
 from gateway.model import Json
+from gateway.openapi import words
 
 Select = Callable[[Json], Json]
 
 SHORT = {"EmptyExpressionError": "it is empty", "IncompleteExpressionError": "it ends too early"}
 MAX_EXPRESSION = 4096  # characters
+BETWEEN = "\0"  # stands in no expression
+# A number or a word that is compared, outside of quoted text.
+LITERAL = re.compile(
+    r"""('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`(?:\\.|[^`\\])*`)"""
+    r"""|((?:[=!<>]=|[<>])\s*)(true|false|null|-?[0-9]+(?:\.[0-9]+)?)(?![\w.(\[])"""
+)
 INDEX = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 WRONG_ESCAPE = re.compile(r"~(?![01])")
 
@@ -22,17 +29,53 @@ class SelectionError(ValueError):
     """An expression that means nothing, or does not fit what it is applied to; quotes no value."""
 
 
+def judged(success: str, select: str) -> str:
+    """An expression for `compiled` that selects `[true, what is selected]`, or `[false, the words of the service]`.
+
+    `success` is a condition for the value, `select` an expression, or empty for all of it.
+    """
+    return f"{success}{BETWEEN}{select}"
+
+
 @lru_cache(maxsize=1024)
 def compiled(expression: str) -> Select:
     """What selects by an expression; a JSON Pointer begins with a slash. What it does not find is null.
 
     Raises SelectionError, with the position if there is one. What it returns raises SelectionError too.
     """
+    if BETWEEN in expression:
+        return _judging(*expression.split(BETWEEN, 1))
     if len(expression) > MAX_EXPRESSION:
         raise SelectionError(f"it is longer than {MAX_EXPRESSION} characters")
     if expression.startswith("/"):
         return _by_pointer(expression)
     return _by_jmespath(expression)
+
+
+@lru_cache(maxsize=1024)
+def condition(expression: str) -> Callable[[Json], bool]:
+    """What tells whether a value meets a condition: JMESPath, in which what is compared may stand as in JSON.
+
+    `ok == true` is "ok == `true`", which JMESPath takes for a member called true. Raises as `compiled`.
+    """
+    select = compiled(LITERAL.sub(lambda found: found[1] or f"{found[2]}`{found[3]}`", expression))
+
+    def meets(value: Json) -> bool:
+        found = select(value)
+        return (isinstance(found, int | float) and found is not False) or bool(found)  # for JMESPath 0 is true
+
+    return meets
+
+
+def _judging(success: str, select: str) -> Select:
+    meets, value_of = condition(success), compiled(select) if select else None
+
+    def judge(value: Json) -> Json:
+        if not meets(value):
+            return [False, words.of_document(value)]
+        return [True, value if value_of is None else value_of(value)]
+
+    return judge
 
 
 def _by_jmespath(expression: str) -> Select:

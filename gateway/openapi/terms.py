@@ -22,12 +22,17 @@ class Match(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ToolTerms(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What is said about one operation. `arguments` are fixed values, by argument or by JSON Pointer (`/body/...`)."""
+    """What is said about one operation. `arguments` are fixed values, by argument or by JSON Pointer (`/body/...`).
+
+    `rename` are the names that callers use for arguments, by those that these would have.
+    """
 
     name: str = ""
     description: str = ""
     arguments: Mapping[str, Json] = {}
     hide: tuple[str, ...] = ()
+    rename: Mapping[str, str] = {}
+    success: str = ""
     select: str = ""
     response_headers: tuple[str, ...] = ()
     media_type: str = ""
@@ -62,6 +67,7 @@ class Terms(Struct, frozen=True, kw_only=True, omit_defaults=True):
     output_schemas: Literal["full", "capped", "none"] = "capped"
     deep_arrays: Literal["repeat", "brackets", "indexes"] = "repeat"
     max_binary_bytes: int = 1024 * 1024
+    success: str = ""  # of all operations that do not say it themselves
     key_header: str = ""
     key_quoted: bool = True
     auth: Literal["", "bearer", "basic", "api_key", "header", "schemes"] = ""

@@ -18,16 +18,19 @@ from gateway.settings.openapi_auth import (
 )
 from gateway.settings.openapi_values import (
     ALL,
+    ARGUMENT_NAME,
     TOOL_KEY,
     ArgumentName,
     Arguments,
     BasePath,
+    Condition,
     Document,
     Glob,
     KeyHeader,
     MediaType,
     Method,
     MethodOrAll,
+    NewArgumentName,
     Pin,
     Select,
     ShownHeader,
@@ -107,6 +110,10 @@ class ToolSettings(Section):
         "into the body.",
     )
     hide: ListOf[ArgumentName] = setting([], "Arguments that callers do not see and that are not sent.")
+    rename: Annotated[Mapping[str, NewArgumentName], ByName(ARGUMENT_NAME)] = setting(
+        {}, "Names of arguments for callers, by the names that they would have otherwise."
+    )
+    success: Condition | None = setting(None, "As `success` of the backend, for this operation.")
     select: Select | None = setting(
         None, "Which part of the answer is the result: a JMESPath expression, or a JSON Pointer such as `/items`."
     )
@@ -127,6 +134,12 @@ class ToolSettings(Section):
         for name in self.hide:
             if name in self.arguments:
                 yield "hide", f"must not name {name}, which has a fixed value in arguments and is hidden anyway"
+        for name, new in self.rename.items():
+            if name in self.arguments or name in self.hide:
+                yield "rename", f"must not name {name}, which callers do not see"
+            if list(self.rename.values()).count(new) > 1:
+                yield "rename", f"must not give several arguments the name {new}"
+                break
 
 
 def _same_names(tools: Mapping[str, ToolSettings]) -> Iterator[tuple[str, str]]:
@@ -184,6 +197,11 @@ class OpenApiBackendSettings(ReplicatedBackendSettings):
     arguments: Arguments = setting({}, "Fixed values of arguments, in every operation that has these arguments.")
     tools: Annotated[Mapping[str, ToolSettings], ByName(TOOL_KEY, _same_names)] = setting(
         {}, "Changes to single operations. The key is an operationId, or `METHOD /path`."
+    )
+    success: Condition | None = setting(
+        None,
+        "A condition for the JSON in answers with 2xx, in JMESPath, such as `ok == true`. Others are failures. By "
+        "default, the status alone decides.",
     )
     output_schemas: Choice[OutputSchemas] = setting(
         "capped",

@@ -57,6 +57,16 @@ def _select(text: str) -> str:
     return text
 
 
+def _condition(text: str) -> str:
+    from gateway.openapi.selection import SelectionError, condition  # late: most files do without JMESPath
+
+    try:
+        condition(text)
+    except SelectionError as exc:
+        raise UnfitError(f"cannot be used: {exc}") from None
+    return text
+
+
 def _shown_header(text: str) -> str:
     if text.lower() in ("set-cookie", "set-cookie2"):
         raise UnfitError("must not be shown to callers; it holds a session of the gateway")
@@ -95,6 +105,7 @@ class _ToolKey(Text):
 
 
 ARGUMENT = _ArgumentName()
+ARGUMENT_NAME = Text(r"[^/\x00-\x1f\x7f][^\x00-\x1f\x7f]{0,255}", "must be the name of an argument")
 TOOL_KEY = _ToolKey()
 Glob = Annotated[str, Text(r"[^\x00-\x1f\x7f]{1,1024}", "must be a pattern; * and ? stand for anything")]
 Method = Annotated[str, Text(r"[A-Za-z]{1,32}", "must be a method such as GET", _method, if_missing="GET")]
@@ -102,12 +113,16 @@ MethodOrAll = Annotated[
     str, Text(r"[A-Za-z]{1,32}", "must be a method such as GET, or the word all", _method, if_missing="GET")
 ]
 ArgumentName = Annotated[str, ARGUMENT]
+NewArgumentName = Annotated[
+    str, Text("[A-Za-z0-9_.-]{1,64}", "must be a name that models may write: letters, digits and _.-, at most 64")
+]
 Document = Annotated[
     str, Url(title="path of a file, or https URL", resolve=_document, if_missing="https://missing.invalid")
 ]
 Arguments = Annotated[Mapping[str, AnyJson], ByName(ARGUMENT)]
 BasePath = Annotated[str, Text(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%-]*)+", "must be a path such as /v2", _base_path)]
 Select = Annotated[str, Text(convert=_select, any_scalar=True, title="JMESPath expression, or JSON Pointer")]
+Condition = Annotated[str, Text(convert=_condition, any_scalar=True, title="JMESPath expression")]
 ShownHeader = Annotated[str, Text(HEADER_NAME, "must be the name of one header", _shown_header)]
 KeyHeader = Annotated[str, Text(HEADER_NAME, "must be the name of one header", _key_header)]
 MediaType = Annotated[

@@ -12,6 +12,7 @@ from gateway import jsontext
 from gateway.dialects.replies import BrokenReplyError
 from gateway.errors import FailureCode
 from gateway.model import ToolResult
+from gateway.offload.tasks import read_value
 from gateway.openapi.codec import OpenApiCodec
 from gateway.wire import WireReply
 from tests.unit.openapi.calling import ORIGIN, answer, called, operation
@@ -36,6 +37,14 @@ VALUES: list[tuple[WireReply, Any]] = [
     (answer(200, {"a": 1}, None), {"a": 1}),
     (answer(200, b"[1", None), "[1"),
     (answer(200, b"\xff\0", None), {"content_type": "application/octet-stream", "base64": "/wA="}),
+    # JSON in another charset, if that is so.
+    (answer(200, '{"a":"é"}'.encode("latin-1"), "application/json; charset=ISO-8859-1"), {"a": "é"}),
+    (answer(200, '["Привет"]'.encode("cp1251"), 'application/problem+json;charset="windows-1251"'), ["Привет"]),
+    (answer(200, '["日本"]'.encode("shift_jis"), "application/json; charset=Shift_JIS"), ["日本"]),
+    (answer(200, '["é"]'.encode("utf-16"), "application/json; charset=utf-16"), ["é"]),
+    (answer(200, '["é"]\n["ü"]'.encode("utf-16-le"), "application/x-ndjson; charset=utf-16le"), [["é"], ["ü"]]),
+    (answer(200, '["日"]'.encode(), "application/json; charset=us-ascii"), ["日"]),
+    (answer(200, b"[1]", "application/json; charset=zlib"), [1]),
     # Nothing.
     *((answer(status, b"", kind), None) for status in (200, 203, 204, 205) for kind in (None, "application/json")),
     (answer(204, b"x", "text/plain"), None),
@@ -218,3 +227,51 @@ def test_large_json_and_what_is_selected_from_is_read_apart(
     assert (reading and (reading.text, reading.members, reading.select)) == (
         None if text is None else (text, None, plan.get("select", ""))
     )
+
+
+OK: list[tuple[Any, Any, Any]] = [  # an answer, what is selected, the value
+    ({"ok": True, "n": 1}, "", {"ok": True, "n": 1}),
+    ({"ok": True, "n": 1}, "n", 1),
+    ({"ok": True, "n": [1]}, "/n/0", 1),
+]
+
+
+@pytest.mark.parametrize(("body", "select", "value"), OK)
+def test_a_success_meets_the_condition_of_the_operator(body: Any, select: str, value: Any) -> None:
+    assert read(answer(200, body), success="ok == true", select=select).value == value
+    beside = read(answer(200, body, x_a="b"), success="ok == true", select=select, headers=("x-a",))
+    assert beside.value == {"body": value, "headers": {"x-a": "b"}}
+
+
+@pytest.mark.parametrize("status", [200, 201])
+def test_an_answer_that_does_not_meet_it_is_a_failure_in_the_words_of_the_service(status: int) -> None:
+    for body, message in (
+        ({"ok": False, "error": "channel_not_found"}, "channel_not_found"),
+        ({"ok": False, "message": "No\u202e such"}, "No such"),
+        ({"ok": False}, f"The service says in its answer ({status}) that this has failed."),
+        ([], f"The service says in its answer ({status}) that this has failed."),
+    ):
+        result = read(answer(status, body), success="ok == true", select="/ok")
+        assert result.failure is not None
+        assert (result.failure.message, result.failure.can_retry) == (message, False)
+        assert result.failure.extras == {"status": status}
+
+
+def test_what_is_no_json_is_judged_by_its_status_alone() -> None:
+    assert read(answer(204, b"", None), success="ok").failure is None
+    assert read(answer(200, b"fine", "text/plain"), success="ok").value == "fine"
+    with pytest.raises(BrokenReplyError, match="does not fit"):
+        read(answer(200, {"ok": 1}), success="length(ok) == 1")
+
+
+def test_very_many_values_are_judged_where_they_are_read() -> None:
+    for body, succeeded in (({"ok": True, "rest": [[]] * 20_000}, True), ({"ok": False, "error": "no"}, False)):
+        text = jsontext.encode(body)
+        reply = answer(200, text)
+        reading = CODEC.reading(reply, called(operation(success="ok == true")))
+        assert reading is not None
+        why, *found = read_value(reading.text, b"64", reading.select.encode())
+        assert why == b""
+        result = read(reply, success="ok == true", document=Raw(found[0]))
+        assert (result.value == Raw(text)) is succeeded
+        assert (result.failure is None) is succeeded

@@ -16,7 +16,7 @@ from gateway.openapi.tools import decoder, read_operations
 from gateway.schemas import CompiledSchema
 from tests.unit.openapi.converting import body_, input_
 from tests.unit.openapi.documents import BOUNDS, root, terms
-from tests.unit.openapi.requesting import refusal, send
+from tests.unit.openapi.requesting import plan_of, refusal, send
 
 STRING = {"type": "string"}
 JSON = {"application/json": {"schema": {"type": "object", "properties": {"a": STRING}, "required": ["a"]}}}
@@ -612,3 +612,80 @@ def test_what_a_path_has_as_a_query_is_in_all_requests_and_no_argument() -> None
     for name in ("action", "Action", "action[]", "v"):
         refused = refusal(tools["/a/x?action=list&v=%31 #List"].plan, {"more": {name: "drop"}})
         assert refused == {"more": "has a member with the name of another parameter"}
+
+
+def test_names_that_differ_in_punctuation_only_are_told_apart() -> None:
+    listed = [{**parameter(name), "description": "The day."} for name in ("From<", "From>", "From", "$top")]
+    found = input_({"parameters": listed})
+    told = {name: one["description"] for name, one in found.schema["properties"].items()}
+    by_wire = {one.name: told[one.argument] for one in found.parameters}
+    assert by_wire == {
+        "From<": "The day. (sent as From<)",
+        "From>": "The day. (sent as From>)",
+        "From": "The day.",
+        "$top": "The day. (sent as $top)",
+    }
+
+
+def test_arguments_have_the_names_that_the_operator_gives_them() -> None:
+    listed = [parameter("From<"), parameter("From>", required=True), parameter("id", "path"), parameter("owner")]
+    said = {"rename": {"From<": "before", "From>": "after", "id": "owner", "body": "issue"}, "hide": ["owner"]}
+    node = {"parameters": listed, "requestBody": {"required": True, "content": JSON}}
+    found = input_(node, "/a/{id}", "post", tool=said | {"encoded_slashes": ["id"]})
+    assert set(names(found)) == {"before", "after", "owner", "issue"}
+    assert set(found.schema["required"]) == {"owner", "after", "issue"}
+    assert "description" not in found.schema["properties"]["before"]
+    plan = plan_of(*found.parameters, path="/a/{id}", method="POST", body=found.body)
+    request = send(plan, {"before": "1", "after": "2", "owner": "7/8", "issue": {"a": "x"}})
+    assert (request.path, request.body) == ("/a/7%2F8?From%3C=1&From%3E=2", b'{"a":"x"}')
+    assert refusal(plan, {"owner": "..", "after": "1", "issue": {}}).keys() == {"owner"}
+    assert refusal(plan, {"owner": "7"}).keys() == {"after", "issue"}
+    swapped = input_({"parameters": listed[:2]}, tool={"rename": {"From": "query_From", "query_From": "From"}})
+    assert {one.argument for one in swapped.parameters} == {"From", "query_From"}
+
+
+RENAMED: list[tuple[Any, str]] = [
+    ({"rename": {"nix": "a"}}, "name the argument 'nix', which it does not have"),
+    ({"rename": {"b": "c"}}, "two of its arguments the name 'c'"),
+    ({"rename": {"b": "body"}}, "two of its arguments the name 'body'"),
+    ({"rename": {"b": "x"}, "hide": ["b"]}, "rename the argument 'b', which callers do not see"),
+]
+
+
+@pytest.mark.parametrize(("said", "reason"), RENAMED)
+def test_names_that_do_not_fit_leave_an_operation_out(said: Any, reason: str) -> None:
+    node = {"parameters": [parameter("b"), parameter("c")], "requestBody": {"content": JSON}}
+    with pytest.raises(OperationError, match=reason):
+        input_(node, method="post", tool=said)
+
+
+OBJECT = {"schema": {"type": "object", "properties": {"spec": {"type": "object"}}}}
+PATCHES: list[tuple[list[str], Any, str]] = [  # types in the order of the document, a schema, the type that is sent
+    (["application/json-patch+json", "application/merge-patch+json"], OBJECT, "application/merge-patch+json"),
+    (
+        ["application/json-patch+json", "application/strategic-merge-patch+json"],
+        OBJECT,
+        "application/strategic-merge-patch+json",
+    ),
+    (["application/json-patch+json", "application/x-www-form-urlencoded"], OBJECT, "application/x-www-form-urlencoded"),
+    (["application/json-patch+json", "application/json"], OBJECT, "application/json"),
+    (["application/json-patch+json", "application/merge-patch+json"], {}, "application/merge-patch+json"),
+    (
+        ["application/json-patch+json", "application/merge-patch+json"],
+        {"schema": {"type": "array", "items": {"type": "object"}}},
+        "application/json-patch+json",
+    ),
+]
+
+
+@pytest.mark.parametrize(("types", "described", "expected"), PATCHES)
+def test_an_object_is_not_sent_as_a_json_patch(types: list[str], described: Any, expected: str) -> None:
+    found = body_(dict.fromkeys(types, described)).body
+    assert found is not None
+    assert found.media_type == expected
+
+
+def test_a_json_patch_is_an_array_of_operations_whatever_it_is_described_as() -> None:
+    found = body_({"application/json-patch+json": OBJECT})
+    assert is_valid(found, {"body": [{"op": "replace", "path": "/spec", "value": {}}]})
+    assert not is_valid(found, {"body": {"spec": {}}})

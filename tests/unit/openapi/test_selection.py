@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.openapi.selection import SelectionError, compiled
+from gateway.openapi.selection import SelectionError, compiled, condition, judged
 
 DOCUMENT = {"": 0, "a/b": 1, "m~n": 2, "list": [{"x": 1}, {"x": 2}], "01": 3, "d": {"": 4}}
 
@@ -54,3 +54,40 @@ def test_openapi_58_what_an_expression_does_not_fit_is_not_quoted(expression: st
     with pytest.raises(SelectionError) as raised:
         compiled(expression)({"list": ["secret", {"x": 1}]})
     assert "secret" not in str(raised.value)
+
+
+CONDITIONS: list[tuple[str, list[Any], list[Any]]] = [  # with values that meet it, and others
+    ("ok == true", [{"ok": True}], [{"ok": False}, {"ok": 1}, {}, [], None, {"true": 1, "ok": 1}]),
+    ("ok == `true`", [{"ok": True}], [{"ok": False}, {}]),
+    (
+        "ok",
+        [{"ok": True}, {"ok": "yes"}, {"ok": 0}],
+        [{"ok": False}, {"ok": None}, {"ok": ""}, {"ok": []}, {"ok": {}}, {}],
+    ),
+    ("code == 0", [{"code": 0}], [{"code": 1}, {"code": "0"}, {}]),
+    ("error==null && code <=-1.5", [{"code": -2}], [{"code": 0}, {"error": "x", "code": -2}]),
+    ("status != 'a == true'", [{"status": "b"}], [{"status": "a == true"}]),
+    ("!error", [{}, {"error": ""}], [{"error": {"code": 1}}]),
+    ("/ok", [{"ok": 1}], [{"ok": None}]),
+    ("trueish == truely", [{"trueish": 1, "truely": 1}], [{"trueish": 1}]),
+    ("a == true.b", [{"a": 1, "true": {"b": 1}}], [{"a": 1}]),
+]
+
+
+@pytest.mark.parametrize(("expression", "good", "bad"), CONDITIONS)
+def test_a_condition_is_met_as_it_reads(expression: str, good: list[Any], bad: list[Any]) -> None:
+    meets = condition(expression)
+    assert [meets(value) for value in good] == [True] * len(good)
+    assert [value for value in bad if meets(value)] == []
+
+
+def test_a_value_is_judged_before_anything_is_selected() -> None:
+    for select, value in (("", {"ok": True, "x": [1]}), ("x[0]", 1), ("/x", [1])):
+        assert compiled(judged("ok == true", select))({"ok": True, "x": [1]}) == [True, value]
+        assert compiled(judged("ok == true", select))({"ok": False, "error": "not_found"}) == [False, "not_found"]
+
+
+@pytest.mark.parametrize("expression", ["", "ok ==", "nix(ok)", "/~2"])
+def test_a_condition_that_means_nothing_is_told(expression: str) -> None:
+    with pytest.raises(SelectionError):
+        condition(expression)
