@@ -160,6 +160,8 @@ class Connection(SlicedInput, asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
         self._parser = HttpResponseParser(self)
+        # RFC 9112, section 7.1.1, allows blanks there, and some servers pad sizes with them.
+        self._parser.set_dangerous_leniencies(lenient_spaces_after_chunk_size=True)
         self._poll.register(transport.get_extra_info("socket").fileno(), select.POLLIN)
 
     def data_received(self, data: bytes) -> None:

@@ -23,6 +23,11 @@ GOOD = {
         200,
         b"hello",
     ),
+    "chunk sizes padded with blanks and zeros, as some old servers write them": (
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3  \r\nhel\r\n0002 ;a=b\r\nlo\r\n0\t \r\n\r\n",
+        200,
+        b"hello",
+    ),
     "204 with a length that means nothing": (b"HTTP/1.1 204 No Content\r\nContent-Length: 5\r\n\r\n", 204, b""),
     "304 with the length of another": (b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\n\r\n", 304, b""),
     "an error": (b"HTTP/1.1 503 Oh\r\nContent-Length: 2\r\n\r\nno", 503, b"no"),
