@@ -271,9 +271,9 @@ def _print(report: Report, arguments: argparse.Namespace) -> None:
         case "json":
             print_json(as_json(report))
         case "junit":
-            put(as_junit(report).rstrip())
+            say(*as_junit(report).rstrip().split("\n"))
         case "markdown":
-            put(as_markdown(report).rstrip())
+            say(*as_markdown(report).rstrip().split("\n"))
         case _:
             colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
             _say(list(for_people(report, colour=colour, verbose=arguments.verbose)), colour=colour)

@@ -6,6 +6,7 @@ import argparse
 import errno
 import json
 import os
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 3  # exit codes of every command
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 GAP = "  "  # between two columns
 NARROWEST = 20  # characters the last column gets at least, however little the terminal leaves it
+NOT_ASCII = re.compile(r"[^\n\x20-\x7e]")
 WIDEST_CUT_TO = 10  # characters that are left of the widest other column, if that has to make room
 
 
@@ -80,8 +82,16 @@ def print_json(document: Json) -> None:
 
 
 def print_answer(body: bytes) -> None:
-    """Writes JSON that was received, indented but otherwise untouched: every number as it was sent."""
-    put(msgspec.json.format(body, indent=2).decode())
+    """Writes JSON that was received, indented, with every number as it was sent.
+
+    Characters that could steer a terminal, or hide what is written, are escaped as in JSON: the values are the same.
+    """
+    put(NOT_ASCII.sub(_escaped, msgspec.json.format(body, indent=2).decode()))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    text = found[0]
+    return text if text.isprintable() else json.dumps(text)[1:-1]
 
 
 def print_value(value: Json) -> None:

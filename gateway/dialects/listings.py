@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from gateway.dialects import definitions, lists, recognise
+from gateway.dialects.texts import is_suspect, with_visible_texts
 from gateway.jsontext import JsonError, encode
 from gateway.model import Json, Rejected, ToolDefinition
 from gateway.naming import DefinitionError
@@ -122,8 +123,14 @@ class Gathered:
         self.rejected: list[Rejected] = []
 
     def take(self, definition: ToolDefinition, encode_short: Callable[[ToolDefinition], bytes] | None = None) -> bool:
-        """Adds a tool, or says why not. `encode_short` writes it in another way, once it keeps the bounds."""
+        """Adds a tool, or says why not. `encode_short` writes it in another way, once it keeps the bounds.
+
+        What is said of it loses characters that do not show.
+        """
         text = encode(definition)
+        if is_suspect(text):
+            definition = with_visible_texts(definition)
+            text = encode(definition)
         values = most_values(text)
         reason = too_large(definition, len(text), self.bounds.max_schema_bytes)
         if reason is None and values > MAX_TOOL_VALUES:

@@ -9,6 +9,7 @@ from gateway import naming
 from gateway.dialects.fields import string
 from gateway.dialects.listings import MAX_SHOWN, Gathered, Summary, decode_bounds
 from gateway.dialects.rcrt import MAX_DEPTH, Crumb, decode_crumb
+from gateway.dialects.texts import with_visible_texts
 from gateway.jsontext import JsonError, decode, encode
 from gateway.model import Json, JsonObject, ToolDefinition
 from gateway.naming import DefinitionError
@@ -41,7 +42,8 @@ def read_tool(record: JsonObject, name: str, toolkit: str) -> tuple[ToolDefiniti
     context = _object(record.get("context"))
     version = string(record.get("semantic_version")) or string(context.get("version"))
     description = string(record.get("description")) or string(context.get("description"))
-    return _definition(context, name, version, description, toolkit)
+    definition, warnings = _definition(context, name, version, description, toolkit)
+    return with_visible_texts(definition), warnings
 
 
 def read_catalog(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 
+from gateway.dialects.texts import visible
+
 MAX_READ = 16 * 1024  # characters of a text that are looked at
 MAX_LENGTH = 2048  # characters of one description in a schema
 MAX_ROUNDS = 8  # of removing markup, which may appear by removing some
-# What shows nothing and changes how the rest is read: control characters but line ends and tabs, directions of text,
-# zero-width blanks, and the tags block, in which whole sentences can hide.
-INVISIBLE = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
-)
 COMMENT = re.compile(r"<!--[^<>]*-->")
 # Elements of HTML; others in such brackets are names that a reader has to fill in, as in `refs/heads/<branch>`.
 ELEMENTS = (
@@ -30,9 +27,7 @@ def harmless(text: str, most: int = MAX_LENGTH) -> str:
 
     CommonMark is left as it is.
     """
-    text = text[:MAX_READ]
-    if not (text.isascii() and text.isprintable()):
-        text = INVISIBLE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
+    text = visible(text[:MAX_READ])
     for _ in range(MAX_ROUNDS if "<" in text else 0):
         before, text = text, TAG.sub("", COMMENT.sub("", text))
         if text == before:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from gateway.cli.demo import introduction
@@ -49,6 +51,16 @@ def test_a_value_is_printed_for_pipes(capsys: pytest.CaptureFixture[str], value:
 def test_an_answer_keeps_every_number_as_it_was_sent(capsys: pytest.CaptureFixture[str]) -> None:
     print_answer(b'{"value":1.10,"n":123456789012345678901234567890}')
     assert capsys.readouterr().out == '{\n  "value": 1.10,\n  "n": 123456789012345678901234567890\n}\n'
+
+
+def test_an_answer_steers_no_terminal_and_hides_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    hidden = {"\x9bname\u202e": '\x85\u2028\u200b\U000e0041\x7f\x1b[2J ü 日本 \\ " 👍'}
+    print_answer(json.dumps(hidden, ensure_ascii=False).encode())
+    printed = capsys.readouterr().out
+    assert json.loads(printed) == hidden
+    assert printed.replace("\n", "").isprintable()
+    assert "ü 日本" in printed
+    assert "👍" in printed
 
 
 def test_the_token_stands_in_the_link_and_in_one_other_line() -> None:
