@@ -67,7 +67,8 @@ class GatewayError(Exception):
 
     `message` may reach a user or a model, `developer_message` the caller's log, `detail` ours only; none of them holds
     a secret or an argument. `parameters` maps names to what is wrong with them; `missing` is `missing_requirements`
-    of OXP 1.0; `headers` are added to the reply.
+    of OXP 1.0; `headers` are added to the reply. `status` and `tool_code` are as in `ToolResult`, of a tool server that
+    refused the call.
     """
 
     code: ErrorCode
@@ -78,6 +79,8 @@ class GatewayError(Exception):
     missing: Mapping[str, Any] | None = None
     retry_after_s: float | None = None
     headers: Headers = ()
+    status: int = 0
+    tool_code: str = ""
 
     def __init__(
         self,

@@ -231,6 +231,7 @@ class ToolResult(Struct, frozen=True, kw_only=True):
 
     A value of very many parts is its JSON text (`msgspec.Raw`). `value_bytes` bounds its length as text.
     `blocks` are the content blocks of an MCP server's answer, which only callers of MCP get beside the value.
+    `status` and `tool_code` of a failure are for our log: that of the tool server's answer, and the code in it.
     `structured` says how they get the value itself: not at all, as it is, or as `{"result": value}`; None: if it is an
     object.
     """
@@ -241,6 +242,8 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     value_bytes: int = UNKNOWN_BYTES
     blocks: Sequence[Json] | Raw | None = None
     structured: Literal["none", "value", "wrapped"] | None = None
+    status: int = 0
+    tool_code: str = ""
 
     def __eq__(self, other: object) -> bool:
         """Compares outcomes, whatever the length of their texts."""

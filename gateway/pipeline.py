@@ -240,7 +240,9 @@ class Pipeline:
             try:
                 request.tool = router.resolve(ref, caller, self._strict or opened.hides_tools)
             except GatewayError:
-                request.tool = router.find_hidden(ref)
+                request.tool = hidden = router.find_hidden(ref)
+                if hidden is not None:
+                    request.lacking = hidden.route.scopes - caller.scopes
                 raise
         elif isinstance(opened, RefusedOpening):
             raise opened.error
@@ -338,7 +340,10 @@ class Pipeline:
                 request.tool_s = monotonic() - started_at
             if tool.checks_output:
                 result = checked(result, tool) or await self._checks.result(result, tool, request.principal)
-            request.outcome = "ok" if result.failure is None else result.failure.outcome
+            if result.failure is None:
+                request.outcome = "ok"
+            else:
+                request.outcome, request.failed = result.failure.outcome, result
             reply = encoder.encode_result(result, call_id)
         except GatewayError as error:
             reply = self._responses.run_refusal(error, backend.name, request)

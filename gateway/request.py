@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from gateway import jsontext
 from gateway.encoders import Encoder
 from gateway.errors import ErrorCode, GatewayError, NotJsonError
-from gateway.model import Json, Progress
+from gateway.model import Json, Progress, ToolResult
 from gateway.ports import Operation, ServerRequest
 from gateway.published import PublishedTool
 from gateway.surfaces import Surface
@@ -53,6 +53,8 @@ class Request(Struct, eq=False):
     joined: bool = False  # nothing was run for it: its call was another's already, or over, or refused
     counts: bool = True  # its outcome is counted as that of a run, or of a refusal; else the run is, when it ends
     refused: GatewayError | None = None
+    failed: ToolResult | None = None  # the failure that its answer reports
+    lacking: frozenset[str] = frozenset()  # scopes of its tool that its caller does not have
     reason: str = ""  # a word for why the server has answered in our place, or a callback was refused
     backend: str = ""  # that a callback is from
     bytes_in: int = 0  # of its body

@@ -77,11 +77,16 @@ class ResponseBuilder:
                 result = checked(result, tool) or await self._checks.result(result, tool, request.principal)
             if result.failure is not None and MISSING in result.failure.extras:
                 result = self._with_public_challenges(result, kept.backend)
-            request.outcome = "ok" if result.failure is None else result.failure.outcome
+            if result.failure is None:
+                request.outcome = "ok"
+            else:
+                request.outcome, request.failed = result.failure.outcome, result
             reply = encode(result, kept.metadata.call_id)
         elif status is None:
             request.outcome = "accepted" if accepted else "timeout"
-            reply = encode(still_running(keyed=kept.is_keyed), kept.metadata.call_id)
+            running = still_running(keyed=kept.is_keyed)
+            request.failed = None if accepted else running
+            reply = encode(running, kept.metadata.call_id)
         elif isinstance(status, Consent):
             reply = refusal(self._consent_refusal(kept, status), request)
         else:
@@ -176,6 +181,7 @@ class ResponseBuilder:
             missing=self._challenges.public(dict(error.missing), backend),
             headers=error.headers,
         )
+        public.status, public.tool_code = error.status, error.tool_code
         return refusal(public, request)
 
 

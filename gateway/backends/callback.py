@@ -12,6 +12,8 @@ from codecs import BOM_UTF8
 from collections.abc import Awaitable, Mapping
 from typing import Literal
 
+from msgspec.structs import replace
+
 from gateway.admission import DispatchGate, Lease
 from gateway.backends.callback_notices import Notices
 from gateway.backends.callback_receiver import CallbackReceiver
@@ -95,6 +97,7 @@ class CallbackBackend:
             note_status(lease, reply.status)
             result = self._read_acknowledgement(reply, invocation)
             if result is not None:
+                result = replace(result, status=reply.status)
                 log.info("a tool server did not accept a call", extra={"backend": self.name, "status": reply.status})
             return result
         except asyncio.CancelledError:

@@ -133,7 +133,7 @@ class HttpExchange:
         request = codec.request_call(invocation)
         if self.call_path is not None:
             request = replace(request, path=self.call_path)
-        deadline, begun = started + invocation.timeout_s, started
+        deadline, begun, status = started + invocation.timeout_s, started, 0
         tool = invocation.tool.remote_id
         lease = self._admission.enter(tool)
         if lease is None:
@@ -163,12 +163,16 @@ class HttpExchange:
                 lease.tool_failed("a broken answer")
             reason = _shown(reply) if 300 <= status < 400 else str(exc)
             log.warning("a tool server gave a broken answer", extra={"backend": self._name, "reason": reason})
-            return _broken(exc.said)
+            return replace(_broken(exc.said), status=status)
         except GatewayError as refusal:
             lease.answered = True
-            raise self._challenges.completed(refusal, lease.replica.target) from None
+            error = self._challenges.completed(refusal, lease.replica.target)
+            error.status, error.tool_code = status, refusal.tool_code
+            raise error from None
         finally:
             self._admission.leave(lease)
+        if result.failure is not None:
+            result = replace(result, status=status)
         if result.duration_ms is None:
             took_ms = int((monotonic() - started) * 1e6) / 1e3
             value, size = result.value, result.value_bytes
@@ -180,6 +184,8 @@ class HttpExchange:
                 value_bytes=size,
                 blocks=blocks,
                 structured=structured,
+                status=result.status,
+                tool_code=result.tool_code,
             )
         return result
 

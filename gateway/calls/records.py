@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from hashlib import blake2b
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Raw, Struct
@@ -81,6 +81,8 @@ class _Outcome(Struct, frozen=True, array_like=True):
     blocks: Raw = Raw(b"null")
     structured: Literal["none", "value", "wrapped"] | None = None
     digest: str = ""
+    status: int = 0
+    tool_code: str = ""
 
 
 _decode_metadata = msgspec.json.Decoder(CallMetadata).decode
@@ -102,9 +104,14 @@ def is_keyed(record: Record) -> bool:
 def pack(result: ToolResult, ended_s: float = 0.0) -> bytes:
     """The outcome to record for a result."""
     value, failure, duration_ms = result.value, result.failure, result.duration_ms
-    if result.blocks is None and result.structured is None:
+    if result.blocks is None and result.structured is None and not result.status:
         return _encode((value, failure, duration_ms, None, ended_s))  # an `_Outcome` that is never made
-    return _encode((value, failure, duration_ms, None, ended_s, result.blocks, result.structured))
+    return _encode((value, failure, duration_ms, None, ended_s, result.blocks, result.structured, *_origin(result)))
+
+
+def _origin(result: ToolResult) -> tuple[Any, ...]:
+    """The last members of an `_Outcome`, of a failure that a tool server has answered with."""
+    return ("", result.status, result.tool_code) if result.status or result.tool_code else ()
 
 
 def pack_digest(stands_for: ToolResult, delivered: ToolResult) -> bytes:
@@ -154,6 +161,8 @@ def _unpacked(packed: _Outcome) -> ToolResult | GatewayError:
             value_bytes=len(packed.value),
             blocks=_unpack_value(packed.blocks),
             structured=packed.structured,
+            status=packed.status,
+            tool_code=packed.tool_code,
         )
     return GatewayError(
         refusal.code,

@@ -31,7 +31,7 @@ def _failed(message: str, code: FailureCode | None = None, **more: Any) -> ToolR
 
 
 TOO_LARGE = _failed(
-    "The tool has run. Its result was larger than state.max_result, or than the room that was left, and not stored: "
+    "The tool has run. Its result was too large to be stored (state.max_result, or the room that was left): "
     "only a caller that waited for it got it.",
     FailureCode.RESULT_TOO_LARGE,
 )

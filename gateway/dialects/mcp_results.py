@@ -139,6 +139,14 @@ def _cut(text: str) -> str:
 
 def failed_call(failure: RpcFailure, invocation: Invocation) -> ToolResult:
     """What an error in place of a result means. Raises GatewayError for a tool that provably was not run."""
+    try:
+        return _failed_call(failure, invocation)
+    except GatewayError as refusal:
+        refusal.tool_code = str(failure.code)
+        raise
+
+
+def _failed_call(failure: RpcFailure, invocation: Invocation) -> ToolResult:
     match failure.code:
         case code if code == PARAMS and _is_about_unknown_tool(failure):
             raise GatewayError(ErrorCode.TOOL_NOT_FOUND, f"There is no tool {invocation.tool.tool!r}.")
@@ -157,7 +165,8 @@ def failed_call(failure: RpcFailure, invocation: Invocation) -> ToolResult:
         case code if code in (PARSE, INVALID):
             raise BrokenReplyError(f"error {failure.code}", failure.message)
     message = failure.message or NO_TEXT
-    return ToolResult(failure=ToolFailure(message=message, can_retry=invocation.idempotent))
+    failed = ToolFailure(message=message, can_retry=invocation.idempotent)
+    return ToolResult(failure=failed, tool_code=str(failure.code))
 
 
 def with_words_of(document: Json, ended: ToolResult) -> ToolResult:
@@ -166,7 +175,8 @@ def with_words_of(document: Json, ended: ToolResult) -> ToolResult:
         result_of(document)
     except RpcFailure as said:
         if said.message and ended.failure is not None:
-            return replace(ended, failure=replace(ended.failure, message=said.message))
+            failure = replace(ended.failure, message=said.message)
+            return replace(ended, failure=failure, tool_code=str(said.code))
     except BrokenReplyError:
         pass
     return ended

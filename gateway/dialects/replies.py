@@ -40,6 +40,7 @@ NO_SUCH_PATH = re.compile(
     r"|no Route matched with those values",
     re.IGNORECASE | re.DOTALL,
 )
+CODE_WORD = re.compile(r"[A-Za-z0-9_.:-]{1,64}", re.ASCII)
 MAX_SENTENCE = 1024  # characters of what a framework says about a path
 MAX_DATE = 64  # characters; an HTTP date has 33 at most
 
@@ -134,7 +135,8 @@ def _result(reply: Answer, document: JsonObject, invocation: Invocation) -> Tool
         refusal = _requirements_refusal(error.get("message"), error["missing_requirements"], invocation)
         if refusal is not None:
             raise refusal
-    return ToolResult(failure=_failure(error, reply.header(CODE)), duration_ms=duration_ms)
+    failure = _failure(error, reply.header(CODE))
+    return ToolResult(failure=failure, duration_ms=duration_ms, tool_code=code_word(failure.extras.get("tool_code")))
 
 
 def _failure(error: Json, said: bytes | None) -> ToolFailure:
@@ -160,6 +162,12 @@ def _failure(error: Json, said: bytes | None) -> ToolFailure:
         extras=extras,
         code="" if code == FailureCode.TOOL_ERROR else code,
     )
+
+
+def code_word(code: Json) -> str:
+    """The code of a tool server's as our log has it: a short word or an integer, since texts may hold anything."""
+    text = str(code) if isinstance(code, int) else code
+    return text if isinstance(text, str) and CODE_WORD.fullmatch(text) else ""
 
 
 def _milliseconds(value: Json) -> int | None:

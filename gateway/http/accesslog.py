@@ -18,6 +18,7 @@ from starlette.types import Scope
 
 from gateway.errors import DeniedError, FixedError, GatewayError, UnauthenticatedError
 from gateway.http.routes import NOWHERE, OTHER
+from gateway.http.troubles import Trouble, trouble_of
 from gateway.logs.lines import Lines
 from gateway.logs.output import clock, printable, stamp
 from gateway.metrics import Metrics
@@ -48,7 +49,7 @@ class AccessLine(Struct, gc=False):
     spent waiting for a tool server, sizes are bytes of bodies. `request_id` needs no escapes (`tracing`). `route` is
     the template of the path, `outcome` a word of `Request`, `reason` why a credential was refused, the limit that
     refused the request, or the word of another refusal. `client` is the caller's address (`clientip`), `revision` a
-    word of `Encoder`. `call_id` and `toolgate_call_id` are as in `Request`.
+    word of `Encoder`. `call_id` and `toolgate_call_id` are as in `Request`. `trouble` is as of `trouble_of`.
     """
 
     time: float
@@ -71,6 +72,7 @@ class AccessLine(Struct, gc=False):
     revision: str = ""
     call_id: str | None = None
     toolgate_call_id: str = ""
+    trouble: Trouble | None = None
 
     def __bytes__(self) -> bytes:
         tool_ms = int(self.tool_s * 1e6) / 1e3 if self.tool_s else None
@@ -80,6 +82,8 @@ class AccessLine(Struct, gc=False):
             Figures(took_ms, self.bytes_in, self.bytes_out, tool_ms, self.client, call_id, self.toolgate_call_id)
         )
         head = (HEAD, stamp(self.time), NAME, self.request_id, b'",')
+        if self.trouble:
+            figures = b"%b,%b" % (figures[:-1], _encode(self.trouble)[1:])
         return b"".join((*head, _words(*_shared(self)), b",", figures[1:], b"\n"))
 
 
@@ -127,6 +131,7 @@ class TextLine(Struct, gc=False):
             "call_id": _bounded(line.call_id or ""),
             "toolgate_call_id": line.toolgate_call_id,
             "request_id": line.request_id.decode("ascii"),
+            **{name: str(value) for name, value in (line.trouble or {}).items()},
         }
         extras = ", ".join(f"{key}={value}" for key, value in members.items() if value)
         text = f"{line.route} {line.status} in {int(line.duration_s * 1e6) / 1e3:g} ms ({extras})"
@@ -218,15 +223,18 @@ class Observer:
                 self.count_call(backend, target.tool, outcome, 0.0 if request.joined else tool_s, account)
         else:
             tool_s, outcome = 0.0, "ok" if 0 < status < 400 else "refused"
+            if request.failed is not None:  # a look at a call that has failed
+                outcome = request.outcome
             self._count(dialect, operation, status, duration_s, None, account, bytes_in, bytes_out)
             target, backend = NO_TARGET, request.backend
             if operation == "callback":
                 self.metrics.callback(backend or None, status)
         if (put := self._access.put) is not None:
+            is_usual = request.failed is None and request.refused is None and not request.joined
             put(AccessLine(
                 now(), request.trace.request_id, operation, route, status, duration_s, request.bytes_in, bytes_out,
                 dialect, request.principal, target.tool, target.version, backend, outcome, tool_s, reason, request.ip,
-                revision, request.call_id, request.toolgate_call_id,
+                revision, request.call_id, request.toolgate_call_id, None if is_usual else trouble_of(request),
             ))  # fmt: skip
 
     def _refused(self, error: GatewayError, account: str) -> str:

@@ -25,10 +25,23 @@ GENAI_OPERATION, TOOL_NAME, TOOL_CALL_ID = "gen_ai.operation.name", "gen_ai.tool
 MCP_METHOD, MCP_VERSION = "mcp.method.name", "mcp.protocol.version"
 BACKEND, PROTOCOL, TOOL_VERSION = "toolgate.backend", "toolgate.protocol", "toolgate.tool.version"
 DIALECT, OPERATION, RESULT = "toolgate.dialect", "toolgate.operation", "toolgate.outcome"
+TOOL_STATUS, TOOL_CODE, CODE = "toolgate.tool_status", "toolgate.tool_code", "toolgate.code"
+DETAIL, MISSING_SCOPES, REPLAYED = "toolgate.detail", "toolgate.missing_scopes", "toolgate.replayed"
 REQUEST_ID, CALL_ID, REASON = "toolgate.request_id", "toolgate.call_id", "toolgate.reason"
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH", "QUERY"})
 OTHER_METHOD = "_OTHER"
+
+
+# As of `http.troubles.trouble_of`, by the names that its members have in the log.
+_OF_TROUBLE = {
+    name.partition(".")[2]: name for name in (TOOL_STATUS, TOOL_CODE, CODE, DETAIL, MISSING_SCOPES, REPLAYED)
+}
+
+
+def of_trouble(trouble: Mapping[str, Value]) -> dict[str, Value]:
+    """Why a call failed or was refused, and whether it was run at all."""
+    return {_OF_TROUBLE[name]: value for name, value in trouble.items()}
 
 
 def of_tool(tool: ToolDefinition) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gateway.errors import FixedError
 from gateway.http.accesslog import AccessLog, Observer
+from gateway.http.troubles import trouble_of
 from gateway.metrics import Metrics
 from gateway.request import Request
 from gateway.telemetry import names
@@ -99,7 +100,7 @@ def _about(request: Request, operation: str) -> dict[str, Value]:
         about[names.CALL_ID] = request.toolgate_call_id
     if reason := _reason(request):
         about[names.REASON] = reason
-    return about
+    return about | names.of_trouble(trouble_of(request))
 
 
 def _reason(request: Request) -> str:

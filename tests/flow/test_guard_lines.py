@@ -91,7 +91,8 @@ REFUSED: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
     ),
     "a tool for others": (
         {"tool_id": "Mail.Read"},
-        {"status": 403, "outcome": "refused", "reason": "forbidden", "principal": "key:job"} | MAIL,
+        {"status": 403, "outcome": "refused", "reason": "forbidden", "principal": "key:job", "missing_scopes": "mail"}
+        | MAIL,
     ),
     "a user is missing": (
         {"tool_id": "Diary.Read"},

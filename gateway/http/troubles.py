@@ -1,0 +1,35 @@
+"""Why a call failed or was refused, and whether anything was run for it, for operators: in logs and spans."""
+
+from __future__ import annotations
+
+from gateway.errors import ErrorCode, FailureCode
+from gateway.logs.output import printable
+from gateway.request import Request
+
+UNAVAILABLE = (ErrorCode.BACKEND_UNAVAILABLE, ErrorCode.AUTHORIZATION_UNAVAILABLE)
+MAX_DETAIL = 256  # characters
+Trouble = dict[str, str | int | bool]
+
+
+def trouble_of(request: Request) -> Trouble:
+    """What is known of it, by names of the log; nothing for most. No member quotes an argument, a result or a secret.
+
+    `tool_status` and `tool_code` are the status of the tool server's answer and the code in it. `code` is that of the
+    failure, where it says more than the outcome. `replayed`: the outcome of an earlier or running call was the answer.
+    """
+    found: Trouble = {}
+    result, refused = request.failed, request.refused
+    if result is not None and result.failure is not None:
+        found = {"tool_status": result.status, "tool_code": result.tool_code}
+        if result.failure.word not in (FailureCode.TOOL_ERROR, result.failure.outcome):
+            found["code"] = result.failure.word
+    elif refused is not None:
+        found = {"tool_status": refused.status, "tool_code": refused.tool_code}
+        if refused.code in UNAVAILABLE and refused.detail:
+            found["detail"] = printable(refused.detail[:MAX_DETAIL])
+        if request.lacking:
+            found["missing_scopes"] = " ".join(sorted(request.lacking))
+    is_answered = result is not None or request.outcome in ("ok", "accepted")
+    if request.joined and is_answered and request.operation == "call":
+        found["replayed"] = True
+    return {name: value for name, value in found.items() if value}
