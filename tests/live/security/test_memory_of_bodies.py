@@ -12,6 +12,7 @@ from tests import plainhttp
 from tests.support.calling import call, caller, value
 from tests.support.processes import DEADLINE_S, GatewayProcess, gateway, settings, until
 from tests.support.toolserver import Exchange, echo, tool_server
+from tests.unit.backends.mcp_facing import EVENTS, Talk, chunk, serving
 
 pytestmark = pytest.mark.anyio
 
@@ -68,3 +69,32 @@ async def test_callers_who_do_not_read_and_half_sent_bodies_hold_no_more_than_th
             assert await held(running) < LIMIT * 3 // 2  # what waits to be read when all is full may still come whole
         await until(lambda: running.memory_bytes() - before < LIMIT // 2, "the memory is given back")
         await until(lambda: nothing_held(running), "all of it is forgotten")
+
+
+async def test_events_that_never_end_are_counted_and_gone_with_their_calls() -> None:
+    half = b"data: " + b"x" * RESULT_BYTES
+
+    async def begin(talk: Talk) -> None:
+        await talk.send(EVENTS + chunk(half))
+        await talk.until_closed()
+
+    server = {"port": 0, "admin": {"port": 0}, "max_memory_bodies": "64MiB"}
+    async with serving("legacy", begin) as double:
+        backends = {"lab": {"protocol": "mcp", "url": double.url, "toolkit": "Lab", "era": "legacy"}}
+        routes = [{"tools": "*", "backend": "lab", "timeout": "8s"}]
+        async with (
+            gateway(settings(backends, server=server) | {"routes": routes}) as running,
+            caller(running.url) as http,
+        ):
+            before = running.memory_bytes()
+            calls = [asyncio.create_task(call(http, "Lab.find_it")) for _ in range(CROWD)]
+            await until(lambda: full(running), "as much is counted as there is room for")
+            counted, taken = await held(running), running.memory_bytes() - before
+            assert taken < counted * 5 / 4 + 2 * RESULT_BYTES
+            await asyncio.gather(*calls)
+            await until(lambda: nothing_held(running), "all of it is forgotten")
+            await until(lambda: running.memory_bytes() - before < LIMIT // 4, "the memory is given back")
+
+
+async def full(running: GatewayProcess) -> bool:
+    return await held(running) > LIMIT
