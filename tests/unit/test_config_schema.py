@@ -14,6 +14,7 @@ import yaml
 
 from gateway.config import load, read, schema_text
 from gateway.errors import ConfigError
+from tests.deploy.values_schema import FILE, values_schema
 from tests.unit.configured import schema, validator
 
 CONFIG = Path(__file__).parents[2] / "config"
@@ -24,6 +25,10 @@ def test_the_schema_that_is_shipped_is_the_one_the_code_declares() -> None:
     assert (CONFIG / "gateway.schema.json").read_text() == schema_text(), ours
     command = [sys.executable, "-m", "gateway.config"]
     assert subprocess.run(command, capture_output=True, check=True, text=True, timeout=30).stdout == schema_text()
+
+
+def test_the_chart_checks_its_values_by_that_schema_too() -> None:
+    assert FILE.read_text("utf-8") == values_schema(), "regenerate it: python -m tests.deploy.values_schema"
 
 
 @pytest.mark.parametrize("path", sorted(CONFIG.glob("*.yaml")), ids=lambda path: path.name)

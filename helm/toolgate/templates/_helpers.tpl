@@ -26,6 +26,80 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | 
 {{ include "toolgate.selectorLabels" . }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- with .Values.commonLabels }}
+{{ toYaml . }}
+{{- end }}
+{{- end }}
+
+{{/*
+The metadata of an object. `root` is the context of the chart; `own` are the values of the object, of which labels,
+annotations and namespace count; `suffix` ends its name, and `component` is what it is for.
+*/}}
+{{- define "toolgate.metadata" -}}
+{{- $own := .own | default dict -}}
+name: {{ default (include "toolgate.fullname" .root) .name }}{{ .suffix }}
+namespace: {{ default .root.Release.Namespace $own.namespace }}
+labels:
+  {{- $labels := include "toolgate.labels" .root | fromYaml }}
+  {{- with .component }}{{ $_ := set $labels "app.kubernetes.io/component" . }}{{ end }}
+  {{- toYaml (mergeOverwrite $labels ($own.labels | default dict)) | nindent 2 }}
+{{- with mergeOverwrite (deepCopy .root.Values.commonAnnotations) ($own.annotations | default dict) }}
+annotations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
+{{/* A probe of the admin port at `path`, unless its values name another handler. */}}
+{{- define "toolgate.probe" -}}
+{{- $probe := deepCopy .probe }}
+{{- if not (or $probe.httpGet $probe.exec $probe.tcpSocket $probe.grpc) }}
+{{- $_ := set $probe "httpGet" (dict "path" .path "port" "admin") }}
+{{- end }}
+{{- toYaml $probe }}
+{{- end }}
+
+{{/* The rules of Prometheus, changed as prometheusRule.alerts says. */}}
+{{- define "toolgate.rules" -}}
+{{- $values := .Values.prometheusRule }}
+{{- $file := .Files.Get "rules/alerts.yaml" | fromYaml }}
+{{- $names := list }}
+{{- $groups := list }}
+{{- range $group := $file.groups }}
+{{- $rules := list }}
+{{- range $rule := $group.rules }}
+{{- $names = append $names $rule.alert }}
+{{- $said := get $values.alerts $rule.alert | default dict }}
+{{- if ne (toString $said.enabled) "false" }}
+{{- if hasKey $said "threshold" }}
+{{- if not (contains "# threshold" $rule.expr) }}
+{{- fail (printf "prometheusRule.alerts.%s has no threshold." $rule.alert) }}
+{{- end }}
+{{- $_ := set $rule "expr" (regexReplaceAll "[0-9.]+( *# threshold)" $rule.expr (printf "%s${1}" (include "toolgate.number" $said.threshold))) }}
+{{- end }}
+{{- with $said.for }}{{ $_ := set $rule "for" . }}{{ end }}
+{{- with $said.severity }}{{ $_ := set $rule.labels "severity" . }}{{ end }}
+{{- $_ := set $rule "labels" (mergeOverwrite $rule.labels ($said.labels | default dict)) }}
+{{- $runbook := replace "docs/runbooks.md#" (printf "%s#" $values.runbookBase) $rule.annotations.runbook_url }}
+{{- $_ := set $rule "annotations" (mergeOverwrite $rule.annotations (dict "runbook_url" $runbook) ($said.annotations | default dict)) }}
+{{- $rules = append $rules $rule }}
+{{- end }}
+{{- end }}
+{{- $groups = append $groups (dict "name" $group.name "rules" $rules) }}
+{{- end }}
+{{- range $name := keys $values.alerts | sortAlpha }}
+{{- if not (has $name $names) }}
+{{- fail (printf "prometheusRule.alerts.%s is no alert; there are %s." $name (join ", " $names)) }}
+{{- end }}
+{{- end }}
+{{- with $values.rules }}
+{{- $groups = append $groups (dict "name" "toolgate-more" "rules" .) }}
+{{- end }}
+{{- toYaml (dict "groups" $groups) }}
+{{- end }}
+
+{{/* A number as it is written without an exponent. */}}
+{{- define "toolgate.number" -}}
+{{- if eq (floor .) (float64 .) }}{{ int64 . }}{{ else }}{{ . }}{{ end }}
 {{- end }}
 
 {{- define "toolgate.image" -}}
@@ -106,9 +180,15 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- fail "autoscaling.minReplicas must not be greater than autoscaling.maxReplicas." }}
 {{- end }}
 {{- $server := .Values.config.server }}
-{{- range $path, $host := dict "config.server.host" $server.host "config.server.admin.host" $server.admin.host }}
-{{- if or (eq $host "localhost") (eq $host "::1") (hasPrefix "127." $host) }}
-{{- fail (printf "%s is %s, where nothing outside the pod reaches it. Use 0.0.0.0, or :: for IPv6." $path $host) }}
+{{- range $path, $hosts := dict "config.server.host" $server.host "config.server.admin.host" $server.admin.host }}
+{{- $outside := list }}
+{{- range $host := kindIs "slice" $hosts | ternary $hosts (list $hosts) }}
+{{- if not (or (eq $host "localhost") (eq $host "::1") (hasPrefix "127." $host)) }}
+{{- $outside = append $outside $host }}
+{{- end }}
+{{- end }}
+{{- if not $outside }}
+{{- fail (printf "%s is %s, where nothing outside the pod reaches it. Use 0.0.0.0, or :: for IPv6." $path (toString $hosts)) }}
 {{- end }}
 {{- end }}
 {{- if eq (int $server.port) (int $server.admin.port) }}

@@ -1,6 +1,7 @@
 {{/* The settings that are secrets, each a regular expression of its path below config; URLs are looked at below. */}}
 {{- define "toolgate.secretPaths" -}}
 - auth\.jwt\[\d+\]\.secret
+- auth\.jwt\[\d+\]\.jwks_auth\.(bearer|header\.value)
 - authorize\.auth\.(bearer|header\.value)
 - backends\.[^.]+\.(auth|document_auth)\.bearer
 - backends\.[^.]+\.(auth|document_auth)\.basic\.password
@@ -8,6 +9,7 @@
 - backends\.[^.]+\.auth\.api_key(\.value)?
 - backends\.[^.]+\.auth\.jwt\.secret
 - backends\.[^.]+\.auth\.oauth\.client_secret
+- backends\.[^.]+\.headers\..+
 - backends\.[^.]+\.auth\.schemes\..+\.(bearer|basic\.password|header\.value|api_key\.value|jwt\.secret|oauth\.client_secret)
 - console\.login\.client_secret
 - metrics\.token
