@@ -46,7 +46,7 @@ def kinds_of(schema: Json, converter: Converter) -> frozenset[str]:
 
 def of_kinds(schema: Json, kinds: frozenset[str], converter: Converter) -> Json:
     """A schema of its values that are of some kinds, whatever is in them. Raises OperationError if there are none."""
-    return _Restriction(kinds, converter, is_flat=False).of(schema)
+    return _Restriction(kinds, converter).of(schema)
 
 
 def restricted(schema: Json, kinds: frozenset[str], converter: Converter) -> Json:
@@ -56,16 +56,23 @@ def restricted(schema: Json, kinds: frozenset[str], converter: Converter) -> Jso
     """
     if "null" in kinds and (found := kinds_of(schema, converter)) and found <= SCALARS & kinds:
         return schema  # as most are
-    return _Restriction(kinds, converter, is_flat=True).of(schema)
+    return _Restriction(kinds, converter, items=ITEMS, members=SCALARS).of(schema)
 
 
 class _Restriction:
-    """Schemas of values of some kinds; flat ones have only scalars inside."""
+    """Schemas of values of some kinds; None: items or members may be anything."""
 
-    def __init__(self, kinds: frozenset[str], converter: Converter, *, is_flat: bool) -> None:
+    def __init__(
+        self,
+        kinds: frozenset[str],
+        converter: Converter,
+        items: frozenset[str] | None = None,
+        members: frozenset[str] | None = None,
+    ) -> None:
         self._kinds = kinds
         self._converter = converter
-        self._is_flat = is_flat
+        self._items = items
+        self._members = members
 
     def of(self, schema: Json) -> Json:
         """The schema of those of its values. Raises OperationError if there are none."""
@@ -78,16 +85,27 @@ class _Restriction:
         for keyword in (*_BRANCHES, "allOf"):
             if isinstance(branches := found.get(keyword), list) and branches:
                 result[keyword] = self._branches(branches, are_all=keyword == "allOf")
+        self._restrict_options(found, result)
         self._restrict_type(found, result, self._restrict_inner(found, result))
         return schema if result == found else result
+
+    def _restrict_options(self, found: JsonObject, result: JsonObject) -> None:
+        """Takes values out of an `enum` that are of other kinds. Raises OperationError if there are no more."""
+        options = result.get("enum", [found["const"]] if "const" in found else None)
+        if isinstance(options, list) and options:
+            left = [option for option in options if _kind(option) in self._kinds]
+            if not left:
+                raise OperationError(NO_FORM)
+            if "enum" in result:
+                result["enum"] = left
 
     def _restrict_inner(self, found: JsonObject, result: JsonObject) -> frozenset[str]:
         """Restricts what is inside arrays and objects. Returns the kinds that values can still have."""
         kinds = self._kinds_left(found)
-        if self._is_flat and "array" in kinds:
-            kinds -= self._restrict_items(found, result)
-        if self._is_flat and "object" in kinds:
-            kinds -= self._restrict_members(found, result)
+        if self._items is not None and "array" in kinds:
+            kinds -= self._restrict_items(found, result, self._items)
+        if self._members is not None and "object" in kinds:
+            kinds -= self._restrict_members(found, result, self._members)
         if not kinds:
             raise OperationError(NO_FORM)
         return kinds
@@ -131,15 +149,15 @@ class _Restriction:
             return self._kinds & {"array"}
         return self._kinds
 
-    def _restrict_items(self, schema: JsonObject, result: JsonObject) -> frozenset[str]:
-        """Makes items scalars. Returns the kinds that no value can have then."""
+    def _restrict_items(self, schema: JsonObject, result: JsonObject, kinds: frozenset[str]) -> frozenset[str]:
+        """Makes items ones of some kinds. Returns the kinds that no value can have then."""
         items = schema.get("items", {})
         try:
             for keyword, one in (("items", items), ("prefixItems", schema.get("prefixItems"))):
                 if isinstance(one, list):
-                    result[keyword] = [restricted(each, ITEMS, self._converter) for each in one]
+                    result[keyword] = [of_kinds(each, kinds, self._converter) for each in one]
                 elif one is not None:
-                    result[keyword] = restricted(one, ITEMS, self._converter)
+                    result[keyword] = of_kinds(one, kinds, self._converter)
         except OperationError:
             for keyword in ("items", "prefixItems"):
                 result.pop(keyword, None)
@@ -148,14 +166,14 @@ class _Restriction:
             result.pop("items", None)  # other parts say what items are
         return frozenset()
 
-    def _restrict_members(self, schema: JsonObject, result: JsonObject) -> frozenset[str]:
-        """Makes members scalars, without those that cannot be. Returns the kinds that no value can have then."""
+    def _restrict_members(self, schema: JsonObject, result: JsonObject, kinds: frozenset[str]) -> frozenset[str]:
+        """Makes members ones of some kinds, without those that cannot be. Returns kinds that no value can have then."""
         required = texts_of(schema.get("required"))
         properties = schema.get("properties")
         left: JsonObject = {}
         for name, inner in properties.items() if isinstance(properties, dict) else ():
             try:
-                left[name] = self._scalar(inner)
+                left[name] = of_kinds(inner, kinds, self._converter)
             except OperationError:
                 if name in required:
                     result.pop("properties", None)
@@ -164,13 +182,17 @@ class _Restriction:
             result["properties"] = left
         if schema.get("additionalProperties") is not False and not _is_in_place(schema):
             try:
-                result["additionalProperties"] = self._scalar(schema.get("additionalProperties", {}))
+                result["additionalProperties"] = of_kinds(
+                    schema.get("additionalProperties", {}), kinds, self._converter
+                )
             except OperationError:
                 result["additionalProperties"] = False
         return frozenset()
 
-    def _scalar(self, schema: Json) -> Json:
-        return restricted(schema, SCALARS, self._converter)
+
+def _kind(value: Json) -> str:
+    names = {str: "string", bool: "boolean", int: "integer", float: "number", list: "array", dict: "object"}
+    return names.get(type(value), "null")
 
 
 def _without_null(schema: JsonObject) -> JsonObject:
@@ -182,7 +204,8 @@ def _without_null(schema: JsonObject) -> JsonObject:
 
 def _says_kinds(schema: JsonObject) -> bool:
     """Whether other keywords than `type` say what kinds values are of."""
-    return not schema.keys().isdisjoint((*_BRANCHES, "allOf", "enum", "const"))
+    lists = (schema.get(keyword) for keyword in (*_BRANCHES, "allOf", "enum"))
+    return "const" in schema or any(isinstance(each, list) and each for each in lists)
 
 
 def _declared(schema: JsonObject) -> frozenset[str] | None:
