@@ -43,7 +43,8 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     `remote_id` is what the tool server itself calls this version. `title` and `hints` are MCP's: a name to show, and
     what running it does (`read_only`, `destructive`, `idempotent`, `open_world`). `enforces_output`: no value that
     breaks the output schema reaches a caller. `is_checked`: its schemas were checked where they were made, and hold no
-    references. The rest exists in the RFC only.
+    references. `mcp` are further members of a listed MCP tool, for callers of MCP alone: `_meta`, `icons`, and the
+    `title` of its annotations. The rest exists in the RFC only.
     """
 
     tool: str
@@ -63,6 +64,7 @@ class ToolDefinition(Struct, frozen=True, kw_only=True):
     hints: Mapping[str, bool] = {}
     enforces_output: bool = False
     is_checked: bool = False
+    mcp: Mapping[str, Json] = {}
 
     @property
     def id(self) -> str:
@@ -231,6 +233,7 @@ class ToolResult(Struct, frozen=True, kw_only=True):
 
     A value of very many parts is its JSON text (`msgspec.Raw`). `value_bytes` bounds its length as text.
     `blocks` are the content blocks of an MCP server's answer, which only callers of MCP get beside the value.
+    `meta` is the `_meta` of that answer, as far as it is passed on. A failure may have a value for these callers, too.
     `status` and `tool_code` of a failure are for our log: that of the tool server's answer, and the code in it.
     `structured` says how they get the value itself: not at all, as it is, or as `{"result": value}`; None: if it is an
     object.
@@ -244,6 +247,7 @@ class ToolResult(Struct, frozen=True, kw_only=True):
     structured: Literal["none", "value", "wrapped"] | None = None
     status: int = 0
     tool_code: str = ""
+    meta: JsonObject | None = None
 
     def __eq__(self, other: object) -> bool:
         """Compares outcomes, whatever the length of their texts."""

@@ -186,6 +186,7 @@ class HttpExchange:
                 structured=structured,
                 status=result.status,
                 tool_code=result.tool_code,
+                meta=result.meta,
             )
         return result
 

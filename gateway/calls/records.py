@@ -83,6 +83,7 @@ class _Outcome(Struct, frozen=True, array_like=True):
     digest: str = ""
     status: int = 0
     tool_code: str = ""
+    meta: JsonObject | None = None
 
 
 _decode_metadata = msgspec.json.Decoder(CallMetadata).decode
@@ -104,14 +105,15 @@ def is_keyed(record: Record) -> bool:
 def pack(result: ToolResult, ended_s: float = 0.0) -> bytes:
     """The outcome to record for a result."""
     value, failure, duration_ms = result.value, result.failure, result.duration_ms
-    if result.blocks is None and result.structured is None and not result.status:
+    if result.blocks is None and result.structured is None and not (result.status or result.meta):
         return _encode((value, failure, duration_ms, None, ended_s))  # an `_Outcome` that is never made
     return _encode((value, failure, duration_ms, None, ended_s, result.blocks, result.structured, *_origin(result)))
 
 
 def _origin(result: ToolResult) -> tuple[Any, ...]:
-    """The last members of an `_Outcome`, of a failure that a tool server has answered with."""
-    return ("", result.status, result.tool_code) if result.status or result.tool_code else ()
+    """The last members of an `_Outcome`, of a failure or with what its tool server says beside the result."""
+    is_plain = not (result.status or result.tool_code or result.meta)
+    return () if is_plain else ("", result.status, result.tool_code, result.meta)
 
 
 def pack_digest(stands_for: ToolResult, delivered: ToolResult) -> bytes:
@@ -163,6 +165,7 @@ def _unpacked(packed: _Outcome) -> ToolResult | GatewayError:
             structured=packed.structured,
             status=packed.status,
             tool_code=packed.tool_code,
+            meta=packed.meta,
         )
     return GatewayError(
         refusal.code,

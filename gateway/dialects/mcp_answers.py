@@ -151,11 +151,13 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
             content = b'[{"type":"text","text":%b}]' % (text if text[:1] == b'"' else encode(text.decode()))
         structured = _structured(text, result.structured, is_modern=is_modern)
         before, end = MODERN_PARTS if is_modern else LEGACY_PARTS
+        if result.meta:
+            end = b",%b%b" % (encode(result.meta)[1:-1], end)
         parts = START, encode(self.id), before, content, structured, MIDDLE, encode(call_id), end
         return WireReply(status=200, headers=HEADERS, body=b"".join(parts))
 
     def _failed(self, result: ToolResult, failure: ToolFailure, call_id: str) -> WireReply:
-        meta = {CALL_ID_MEMBER: call_id, ERROR_MEMBER: _failure_object(failure)}
+        meta = {**(result.meta or {}), CALL_ID_MEMBER: call_id, ERROR_MEMBER: _failure_object(failure)}
         content: Json = result.blocks
         if content is None:
             texts = [failure.message, *_places_to_authorize(failure.extras.get("missing_requirements"))]
@@ -163,7 +165,12 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
                 texts.append(failure.prompt_hint)
             content = [*map(_text, texts), *failure.extras.get("content", ())]
         code = (CODE, failure.word.encode("ascii"))
-        return self.respond({"content": content, "isError": True, "_meta": meta}, (code,))
+        answer = {"content": content, "isError": True, "_meta": meta}
+        if result.structured is not None:
+            text = encode(result.value)
+            if self.is_modern or text[:1] == b"{":
+                answer["structuredContent"] = Raw(text)
+        return self.respond(answer, (code,))
 
     def encode_accepted(self, result: ToolResult, call_id: str) -> WireReply:
         reply = self.encode_result(result, call_id)

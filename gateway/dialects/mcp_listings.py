@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from gateway.dialects import lists
 from gateway.dialects.definitions import UnreadableTool, requirements_of
 from gateway.dialects.listings import MAX_SHOWN, Gathered, Summary, decode_bounds, most_as_sent
+from gateway.dialects.mcp_members import icons_of, passed_on
 from gateway.dialects.mcp_server import mirrored_arguments
 from gateway.dialects.mcp_tools import HINTS, ID_MEMBER, REQUIREMENTS_MEMBER
 from gateway.jsontext import JsonError, encode
@@ -85,7 +86,19 @@ def _definition(entry: Json, toolkit: str, *, trust_meta: bool) -> ToolDefinitio
         requires=requirements_of(meta.get(REQUIREMENTS_MEMBER)),
         title=title,
         hints=_hints(_object(entry, "annotations")),
+        mcp=_members(entry, trust_meta=trust_meta),
     )
+
+
+def _members(entry: JsonObject, *, trust_meta: bool) -> JsonObject:
+    """What only callers of MCP get (`ToolDefinition.mcp`)."""
+    meta = passed_on(entry.get("_meta"), trust_meta=trust_meta)
+    members = {
+        "_meta": {name: value for name, value in meta.items() if name not in (ID_MEMBER, REQUIREMENTS_MEMBER)},
+        "icons": icons_of(entry.get("icons")),
+        "title": _text(_object(entry, "annotations"), "title"),
+    }
+    return {name: value for name, value in members.items() if value}
 
 
 def _id(meta: JsonObject) -> tuple[str, str] | None:

@@ -9,6 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from gateway import jsontext
+from gateway.dialects import mcp_members
 from gateway.dialects.mcp_wire import (
     ELICITATION_REQUIRED,
     ERROR_MEMBER,
@@ -84,15 +85,20 @@ def tool_result(result: JsonObject, invocation: Invocation, *, json_text: bool, 
     if not isinstance(content, list) or [block for block in content if not isinstance(block, dict)]:
         raise BrokenReplyError("content is no list of blocks")
     meta = meta if isinstance(meta, dict) else {}
+    passed = mcp_members.passed_on(meta, trust_meta=trust_meta) or None if meta else None
     if result.get("isError") is True:
-        return _failed(content, meta.get(ERROR_MEMBER) if trust_meta else None, invocation)
+        failed = _failed(content, meta.get(ERROR_MEMBER) if trust_meta else None, invocation)
+        if "structuredContent" in result:
+            return replace(failed, value=result["structuredContent"], structured="value", meta=passed)
+        return replace(failed, meta=passed)
     if "structuredContent" not in result:
-        return ToolResult(value=_value(content, json_text=json_text), blocks=content, structured="none")
+        value = _value(content, json_text=json_text)
+        return ToolResult(value=value, blocks=content, structured="none", meta=passed)
     value, fastmcp = result["structuredContent"], meta.get("fastmcp")
     is_marked = isinstance(fastmcp, dict) and fastmcp.get("wrap_result") is True
     if is_marked and isinstance(value, dict) and value.keys() == {"result"}:
-        return ToolResult(value=value["result"], blocks=content, structured="wrapped")
-    return ToolResult(value=value, blocks=content, structured="value")
+        return ToolResult(value=value["result"], blocks=content, structured="wrapped", meta=passed)
+    return ToolResult(value=value, blocks=content, structured="value", meta=passed)
 
 
 def _value(content: list[JsonObject], *, json_text: bool) -> Json:

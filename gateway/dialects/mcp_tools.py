@@ -26,7 +26,9 @@ def tool_object(tool: ToolDefinition, *, exact: bool = False, is_modern: bool = 
 
     Raises DefinitionError for a tool with which large clients would take no tool at all, unless `exact`.
     """
-    meta: JsonObject = {ID_MEMBER: tool.id}
+    meta: JsonObject = {**tool.mcp.get("_meta", {}), ID_MEMBER: tool.id}
+    annotations = {name: tool.mcp[name] for name in ("title",) if name in tool.mcp}
+    annotations |= {HINTS[name]: value for name, value in tool.hints.items()}
     if (requirements := requirements_object(tool.requires)) is not None:
         meta[REQUIREMENTS_MEMBER] = requirements
     schema = without_header_names(tool.input_schema)
@@ -39,7 +41,8 @@ def tool_object(tool: ToolDefinition, *, exact: bool = False, is_modern: bool = 
         "description": tool.description or tool.title or tool.name,
         "inputSchema": schema,
         "outputSchema": _promised(tool, is_modern=is_modern),
-        "annotations": {HINTS[name]: value for name, value in tool.hints.items()} or None,
+        "annotations": annotations or None,
+        "icons": tool.mcp.get("icons"),
         "_meta": meta,
     }
     return {member: value for member, value in body.items() if value is not None}

@@ -9,7 +9,7 @@ import pytest
 
 from tests.flow.conftest import Start
 from tests.flow.gateways import config, listed_until
-from tests.flow.mcp_requests import call, call_in, session
+from tests.flow.mcp_requests import ask, call, call_in, session
 from tests.unit.backends.mcp_facing import Double, Script, Talk, serving
 
 pytestmark = pytest.mark.anyio
@@ -158,3 +158,49 @@ async def test_a_result_that_is_too_large_says_which_limit_it_passes(era: str, s
             error = (await caller.call("oxp", "Far.find_it", arguments)).error
             assert (error["code"], error["can_retry"]) == ("result_too_large", False)
             assert "max_response of its backend is 16384 bytes" in error["message"]
+
+
+ICONS = [{"src": "https://far.example/i.png", "sizes": ["48x48"]}, {"src": "data:image/png;base64,AAAA"}]
+BAD_ICONS = [{"src": "http://far.example/i.png"}, {"src": "data:image/svg+xml;base64,AAAA"}, {"src": 7}, "i", {}]
+META: dict[str, Any] = {"far.example/x": {"a": [1]}, "ui": {"visibility": ["model"]}}
+NOT_OURS = {"toolgate/call_id": "x", "toolgate/error": {}, "toolgate/id": "B.c@1.0.0", "io.modelcontextprotocol/x": 1}
+PAGES = {"openai/outputTemplate": "ui://x", "ui/resourceUri": "ui://x"}
+
+
+@ERAS
+async def test_what_a_server_says_beside_values_is_passed_on_to_callers_of_mcp(era: str, start: Start) -> None:
+    """MCP, `_meta`, Icons, and structuredContent of failures; within bounds, which are ours."""
+    long = {"far.example/long": "x" * 17_000}
+
+    async def script(talk: Talk) -> None:
+        how = talk.message["params"]["arguments"]["how"]
+        meta = long if how == "long" else {**META, "ui": {**META["ui"], "resourceUri": "ui://x"}, **NOT_OURS, **PAGES}
+        result = {"content": [TEXT], "structuredContent": {"n": 1}, "_meta": meta}
+        await talk.answer(result | ({"isError": True} if how == "fails" else {}))
+
+    async def listed(talk: Talk) -> None:
+        tool = {"name": "a", "inputSchema": {"type": "object"}, "icons": [*BAD_ICONS, *ICONS], "_meta": META | NOT_OURS}
+        await talk.answer({"tools": [tool | {"annotations": {"title": "A tool"}}]})
+
+    async with serving(era, script, {"tools/list": listed}) as double:
+        caller = (await start(config({"far": mcp(double)}))).caller
+        begun = await session(caller)
+        tools = (await ask(caller, "tools/list", {})).json()["result"]["tools"]
+        assert [tools[0][name] for name in ("icons", "annotations")] == [ICONS, {"title": "A tool"}]
+        assert tools[0]["_meta"] == META | {"toolgate/id": "Far.a@1.0.0"}
+        for number, how in enumerate(("works", "fails", "long")):
+            for result in (
+                (await call(caller, "Far_a", {"how": how})).json()["result"],
+                (await call_in(caller, begun, "Far_a", {"how": how}, id_=number + 1)).json()["result"],
+                (await call(caller, "Far_a", {"how": how}, headers={"idempotency-key": how})).json()["result"],
+                (await call(caller, "Far_a", {"how": how}, headers={"idempotency-key": how})).json()["result"],
+            ):
+                assert result["structuredContent"] == {"n": 1}
+                assert result.get("isError", False) is (how == "fails")
+                meta = result["_meta"]
+                assert meta.pop("toolgate/call_id") != "x"
+                assert meta.pop("toolgate/error", {}).get("code", "tool_error") == "tool_error"
+                meta.pop("io.modelcontextprotocol/serverInfo", None)
+                assert meta == ({} if how == "long" else META)
+            answer = await caller.call("oxp", "Far.a", {"how": how})
+            assert "_meta" not in answer.document
