@@ -104,7 +104,7 @@ def _is_json(body: bytes) -> bool:
     if len(body) > ALWAYS_HERE_BYTES:  # it is read elsewhere, perhaps
         return body.lstrip()[:1] in (b"{", b"[")
     try:
-        jsontext.decode(without_mark(body), MAX_DEPTH)
+        jsontext.decode_answer(without_mark(body), MAX_DEPTH)
     except jsontext.JsonError:
         return False
     return True
@@ -141,7 +141,7 @@ def _value(reply: Answer, text: bytes, plan: AnswerPlan, document: Json) -> Json
         if document is None:
             if len(text) > ALWAYS_HERE_BYTES and (select or jsontext.is_wide(text)):
                 raise BrokenReplyError("it holds too many values")
-            document = jsontext.decode(text, MAX_DEPTH)
+            document = jsontext.decode_answer(text, MAX_DEPTH)
         return compiled(select)(document) if select else document
     except jsontext.JsonError as exc:
         if len(text) < ESCAPED and not text.strip():

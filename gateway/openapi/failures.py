@@ -174,7 +174,7 @@ def _document(reply: Answer) -> Json:
     if said is not None and not media.is_json(media.essence(said.decode("latin-1"))):
         return None
     try:
-        return jsontext.decode(without_mark(body), MAX_DEPTH)
+        return jsontext.decode_answer(without_mark(body), MAX_DEPTH)
     except jsontext.JsonError:
         return None
 

@@ -45,6 +45,8 @@ VALUES: list[tuple[WireReply, Any]] = [
     (answer(200, '["é"]\n["ü"]'.encode("utf-16-le"), "application/x-ndjson; charset=utf-16le"), [["é"], ["ü"]]),
     (answer(200, '["日"]'.encode(), "application/json; charset=us-ascii"), ["日"]),
     (answer(200, b"[1]", "application/json; charset=zlib"), [1]),
+    (answer(200, b'{"a":"b\\ud800c"}'), {"a": "b\ufffdc"}),  # half a character
+    (answer(200, b'["\\udc00"]', None), ["\ufffd"]),
     # Nothing.
     *((answer(status, b"", kind), None) for status in (200, 203, 204, 205) for kind in (None, "application/json")),
     (answer(204, b"x", "text/plain"), None),

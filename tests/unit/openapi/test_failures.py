@@ -66,6 +66,10 @@ def test_openapi_42_the_words_of_the_service_reach_the_caller(body: Any, message
         assert failure(answer(400, body, kind)).message == message
 
 
+def test_half_a_character_does_not_cost_the_words_of_a_refusal() -> None:
+    assert failure(answer(422, b'{"message": "No \\ud83d such"}')).message == "No \ufffd such"
+
+
 PLAIN: list[tuple[bytes, str | None, str]] = [
     (b"Out of\r\nstock ", "text/plain; charset=utf-8", "Out of stock"),
     (b"x" * 300, "text/plain", "x" * 198 + " …"),
