@@ -20,7 +20,7 @@ from gateway.demo import mcp_server, openapi_server, otc_server, oxp_server, rap
 from gateway.demo.service import Site as DemoSite
 from gateway.server import ServingContext
 from tests.flow.caller import Caller
-from tests.flow.gateways import Running, config, running
+from tests.flow.gateways import Running, config, running, until
 from tests.live.calls.site import AGENT_ID, OWNER_ID
 from tests.live.server.harness import OPTIONS, serving_with
 from tests.streams import Request, accepting, http_reply, read_request
@@ -63,7 +63,8 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
             app = build(DemoSite(f"{scheme}://{host}"), DEMO)
             await stack.enter_async_context(serving_with(app, replace(OPTIONS, port=port, tls=tls)))
             proxy.places[f"{host}:{443 if scheme == 'https' else 80}"] = port
-            return {"url": f"{scheme}://{host}"} | ({"tls": {"ca": ours.path}} if tls else {})
+            patient = {"connect_timeout": "20s", "discovery": {"refresh": "1s"}}  # on a busy machine
+            return patient | {"url": f"{scheme}://{host}"} | ({"tls": {"ca": ours.path}} if tls else {})
 
         async def issue(reader: Any, writer: Any) -> None:
             while True:
@@ -111,6 +112,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
         )
         gateway = await stack.enter_async_context(running(text))
         await stack.enter_async_context(serving_with(gateway.gateway.public, replace(OPTIONS, port=port)))
+        await until(lambda: all(backend["up"] for backend in gateway.gateway.details()["backends"].values()))
         yield Site(gateway, proxy, tokens)
 
 
