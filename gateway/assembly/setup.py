@@ -212,7 +212,8 @@ def with_fixed(config: Config, running: Config) -> Config:
     Raises ConfigError if the two do not go together, for example when there is no address for callbacks.
     """
     server, now = config.server, running.server
-    changed = [f"server.{name}" for name in ("host", "port", "workers") if getattr(server, name) != getattr(now, name)]
+    fixed = {"hosts": "host", "port": "port", "workers": "workers"}
+    changed = [f"server.{key}" for name, key in fixed.items() if getattr(server, name) != getattr(now, name)]
     changed += [
         f"server.admin.{each}"
         for each in type(server.admin).model_fields
@@ -225,7 +226,7 @@ def with_fixed(config: Config, running: Config) -> Config:
     changed += [name for name, value in started.items() if getattr(config, name) != value]
     if changed:
         log.warning("a change takes effect only at the next start", extra={"keys": changed})
-    fixed = {name: getattr(now, name) for name in ("host", "port", "workers", "admin")}
+    fixed = {name: getattr(now, name) for name in ("hosts", "port", "workers", "admin")}
     kept = config.model_copy(update={"server": server.model_copy(update=fixed), **started})
     if problems := [f"{where}: {what}; before the next start it cannot be used" for where, what in kept.problems()]:
         raise ConfigError(problems)

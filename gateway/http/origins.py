@@ -76,8 +76,8 @@ def allowed_hosts(server: ServerSettings) -> AllowedHosts | None:
         return None
     handed_out = [url for url in (server.public_url, server.callback_url) if url is not None]
     hosts = {*server.allowed_hosts, *(urlsplit(url).hostname or "" for url in handed_out)}
-    if server.public_url is None and server.host not in EVERYWHERE:
-        hosts.add(server.host)
+    if server.public_url is None:
+        hosts.update(host for host in server.hosts if host not in EVERYWHERE)
     return AllowedHosts(hosts)
 
 

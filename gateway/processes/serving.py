@@ -30,9 +30,9 @@ def server_options(config: Config, tls: ssl.SSLContext | None) -> ServerOptions:
     """The options of a server that serves callers over `tls`, or plainly."""
     server = config.server
     return ServerOptions(
-        host=server.host,
+        host=server.hosts,
         port=server.port,
-        admin_host=server.admin.host,
+        admin_host=server.admin.hosts,
         admin_port=server.admin.port,
         max_head_bytes=server.max_head_bytes,
         max_connections=most_connections(server.max_connections),

@@ -5,7 +5,6 @@ from gateway.server.options import Addresses, ListenError, ServerError, ServerOp
 from gateway.server.run import (
     Stop,
     admin_listener,
-    cannot_listen,
     listen,
     main_loop,
     most_connections,
@@ -25,7 +24,6 @@ __all__ = [
     "Stop",
     "TlsFiles",
     "admin_listener",
-    "cannot_listen",
     "listen",
     "main_loop",
     "most_connections",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 MAX_HEADERS = 100  # browsers and proxies send under 40; each costs the application a comparison per look-up
@@ -39,16 +40,16 @@ class ListenError(ServerError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """Where to listen, and limits. Port 0 lets the system choose.
+    """Where to listen, at one host or several, and limits. Port 0 lets the system choose.
 
     `head_timeout_s` runs from the first byte of a request (of a new connection: from its acceptance) to the end of
     its headers, `body_timeout_s` from there to the end of its body, `idle_timeout_s` between two requests,
     `stall_timeout_s` while an answer is not being read. All are kept to within one sweep. `tls` is for callers.
     """
 
-    host: str
+    host: str | Sequence[str]
     port: int
-    admin_host: str
+    admin_host: str | Sequence[str]
     admin_port: int
     max_head_bytes: int
     max_connections: int

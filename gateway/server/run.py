@@ -7,7 +7,6 @@ sets no limits of time for TLS, and handles signals for itself alone.
 from __future__ import annotations
 
 import asyncio
-import errno
 import gc
 import logging
 import resource
@@ -23,6 +22,7 @@ from starlette.types import ASGIApp
 
 from gateway.memory import limit_heap
 from gateway.server.acceptor import Acceptor
+from gateway.server.binding import bind_hosts, cannot_listen
 from gateway.server.connection import Connection, Listener
 from gateway.server.handshakes import Handshakes
 from gateway.server.options import (
@@ -30,7 +30,6 @@ from gateway.server.options import (
     LINGER_S,
     MANY_CONNECTIONS,
     Addresses,
-    ListenError,
     ServerError,
     ServerOptions,
 )
@@ -46,12 +45,6 @@ ADMIN_GRACE_S = 1.0  # a scrape takes milliseconds
 OTHER_FILES = 64  # listeners, logs, the event loop, the state store
 GARBAGE_OBJECTS = 20_000  # some 2 MB at the most before the collector looks
 MANY_FILES = 1 << 20  # in place of "unlimited", which Linux does not grant
-
-BIND_ERRORS = {
-    errno.EADDRINUSE: "the port is in use",
-    errno.EADDRNOTAVAIL: "the address is not one of this machine",
-    errno.EACCES: "ports below 1024 need a privilege",
-}
 
 
 def main_loop(coro: Coroutine[Any, Any, T]) -> T:
@@ -139,11 +132,8 @@ async def run(
 async def listen(listener: Listener, sockets: Sequence[socket.socket] = ()) -> Acceptor:
     """Opens the listener where its options say, or on sockets that are bound already. Raises ServerError."""
     options = listener.options
-    host, port = sockets[0].getsockname()[:2] if sockets else (options.host, options.port)
     if not isinstance(asyncio.get_running_loop(), uvloop.Loop):
         raise ServerError("The server runs on uvloop only.")
-    if not 0 <= port <= 65535:  # uvloop would listen on what is left of it in 16 bits
-        raise ListenError(host, port, "a port is at most 65535")
     encrypted = {
         "ssl": options.tls,
         "ssl_handshake_timeout": options.head_timeout_s,
@@ -152,22 +142,15 @@ async def listen(listener: Listener, sockets: Sequence[socket.socket] = ()) -> A
     }
     handshakes = Handshakes(lambda: listener.max_connections)
     acceptor = Acceptor(lambda: Connection(listener), {} if options.tls is None else encrypted, handshakes)
+    sockets = sockets or bind_hosts(options.host, options.port)
+    host, port = sockets[0].getsockname()[:2]
     try:
         for sock in sockets:
             await acceptor.open(sock=sock)
-        if not sockets:
-            await acceptor.open(host=host, port=port)
     except OSError as exc:
         acceptor.close()
         raise cannot_listen(host, port, exc) from exc
     return acceptor
-
-
-def cannot_listen(host: str, port: int, exc: OSError) -> ListenError:
-    """Why the system does not let us listen there, in one sentence for the operator."""
-    unknown = isinstance(exc, socket.gaierror)
-    reason = "the host is not known" if unknown else BIND_ERRORS.get(exc.errno or 0, str(exc))
-    return ListenError(host, port, reason)
 
 
 async def serve(

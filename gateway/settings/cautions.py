@@ -45,8 +45,9 @@ def dangers(config: Config) -> Iterator[str]:
 
 
 def _of_strangers(config: Config) -> Iterator[str]:
-    if config.auth is None and not is_loopback(config.server.host):
-        yield f"auth: none lets everybody call who can reach {config.server.host}"
+    if config.auth is None and not config.server.is_private:
+        reached = next(host for host in config.server.hosts if not is_loopback(host))
+        yield f"auth: none lets everybody call who can reach {reached}"
 
 
 def _of_keys(config: Config) -> Iterator[str]:
@@ -56,11 +57,10 @@ def _of_keys(config: Config) -> Iterator[str]:
 
 def _of_callers(config: Config) -> Iterator[str]:
     server = config.server
-    is_private = is_loopback(server.host)
     yield from _of_strangers(config)
     if server.public_url is None and server.host in EVERYWHERE:
         yield f"server.public_url is not set, so links of challenges begin with {server.host} and lead nowhere"
-    if config.auth is not None and server.tls is None and not is_private and not server.trusted_proxies:
+    if config.auth is not None and server.tls is None and not server.is_private and not server.trusted_proxies:
         yield "neither server.tls nor trusted_proxies is set: tokens are sent unencrypted, unless a proxy handles TLS"
     yield from _of_keys_in_clear(config)
     yield from _of_tokens_for_mcp(config)

@@ -7,13 +7,14 @@ from typing import Annotated, Literal
 
 from pydantic import SecretStr
 
-from gateway.settings.sections import Items, ListOf, Section, repeats, setting
+from gateway.settings.sections import Items, ListOf, Section, SomeOf, repeats, setting
 from gateway.settings.values import Choice, Duration, Flag, Integer, Secret, Size, Text
-from gateway.settings.web import BaseUrl, HostName, Network, PageOrigin, ServerTlsSettings
+from gateway.settings.web import BaseUrl, HostName, Network, PageOrigin, ServerTlsSettings, is_loopback
 
 Host = Annotated[
     str, Text(r"[A-Za-z0-9_.:%-]{1,255}", "must be a host name or an IP address, without brackets and port")
 ]
+HOSTS = "The address to listen on, or several. `::` is every address of the machine, also over IPv4."
 Port = Annotated[int, Integer(0, 65_535)]
 EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognised, not bound
 
@@ -24,8 +25,13 @@ LogFormat = Literal["json", "text"]
 class AdminSettings(Section):
     """The listener for operators, with liveness and detailed health. Callers must not be able to reach it."""
 
-    host: Host = setting("127.0.0.1", "The address to listen on.")
+    hosts: SomeOf[Host] = setting("127.0.0.1", HOSTS, alias="host")
     port: Port = setting(9464, "The port to listen on; 0 chooses a free one.")
+
+    @property
+    def host(self) -> str:
+        """The first of the addresses."""
+        return self.hosts[0]
 
 
 def every_origin_and_others(origins: Sequence[str | None]) -> Iterator[tuple[int, str]]:
@@ -52,7 +58,7 @@ class CorsSettings(Section):
 class ServerSettings(Section):
     """The listener for callers, and its limits."""
 
-    host: Host = setting("127.0.0.1", "The address to listen on.")
+    hosts: SomeOf[Host] = setting("127.0.0.1", HOSTS, alias="host")
     port: Port = setting(8080, "The port to listen on; 0 chooses a free one.")
     admin: AdminSettings = setting({}, "The listener for operators.")
     public_url: BaseUrl | None = setting(
@@ -114,10 +120,23 @@ class ServerSettings(Section):
     )
     openapi: Flag = setting(True, "Whether /openapi.json describes the gateway's own API, to everybody.")
 
+    @property
+    def host(self) -> str:
+        """The first of the addresses."""
+        return self.hosts[0]
+
+    @property
+    def is_private(self) -> bool:
+        """Whether only this machine reaches the listener."""
+        return all(map(is_loopback, self.hosts))
+
     def problems(self) -> Iterator[tuple[str, str]]:
-        ours, theirs = self.host, self.admin.host
-        if self.port and self.port == self.admin.port and (ours == theirs or EVERYWHERE & {ours, theirs}):
+        ours, theirs = set(self.hosts), set(self.admin.hosts)
+        if self.port and self.port == self.admin.port and (ours & theirs or EVERYWHERE & (ours | theirs)):
             yield "admin", "listens on the same host and port as the server"
+        for name, hosts in (("hosts", self.hosts), ("admin.host", self.admin.hosts)):
+            if "::" in hosts and len(hosts) > 1:
+                yield name, "has :: beside other addresses, all of which it stands for"
         if self.max_memory_bodies_bytes < 4 * self.max_body_bytes:
             yield "max_memory_bodies_bytes", "must be at least four times max_body, for one caller gets a quarter of it"
 

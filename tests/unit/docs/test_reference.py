@@ -26,9 +26,9 @@ def test_a_section_lists_its_keys_in_order_with_type_default_and_meaning() -> No
     host, port = table
     assert host == [
         "`host`",
-        "a host name or an IP address, without brackets and port",
+        "a host name or an IP address, without brackets and port, or a list of them",
         "`127.0.0.1`",
-        "The address to listen on.",
+        "The address to listen on, or several. `::` is every address of the machine, also over IPv4.",
     ]
     assert port[:3] == ["`port`", "whole number from 0 to 65535", "`9464`"]
 
