@@ -41,8 +41,8 @@ class Server(Protocol):
 
     listeners: set[Unread[bytes]]
 
-    async def ready(self) -> tuple[Relay, Ready]:
-        """Raises BusyError while it cannot be asked."""
+    async def ready(self, *, is_modern: bool) -> tuple[Relay, Ready]:
+        """Its process for callers of an era, or the only one it has. Raises BusyError while it cannot be asked."""
         ...
 
 
@@ -125,10 +125,11 @@ class Endpoint:
             await exchange.answer(503, envelope(id_, b"error", encode(error)), ((b"retry-after", b"1"),))
 
     async def _post(self, exchange: _Exchange, message: Message) -> None:
-        relay, ready = await self._server.ready()
+        wants_modern = is_modern(exchange.headers, message)
+        relay, ready = await self._server.ready(is_modern=wants_modern)
         if ready.begun is None:
             check_modern(exchange.headers, exchange.lines, message)
-        elif is_modern(exchange.headers, message):
+        elif wants_modern:
             raise Refused(400, INVALID, f"The server speaks {ready.version}; begin with initialize.")
         session = exchange.headers.get(SESSION, b"").decode("latin-1")
         if message.method is None:  # a response to nothing that was asked
@@ -190,7 +191,7 @@ class Endpoint:
         return await exchange.write(_event(reply.message) if reply.message else b"", is_last=True)
 
     async def _listen(self, exchange: _Exchange) -> None:
-        _, ready = await self._server.ready()
+        _, ready = await self._server.ready(is_modern=SESSION not in exchange.headers)
         if ready.begun is None or not exchange.accepts(b"text/event-stream"):
             return await exchange.answer(405, more=((b"allow", b"POST"),))
         if len(self._server.listeners) >= MAX_LISTENERS:

@@ -21,10 +21,16 @@ READY_WAIT_S = 10.0  # how long a request waits for a process that starts
 
 
 class Keeper:
-    """The process, one after the other. `listeners` get the notifications that belong to no request."""
+    """A process, one after the other. `listeners` get the notifications that belong to no request.
 
-    def __init__(self, command: Sequence[str], era: Era | None) -> None:
-        self.listeners: set[Unread[bytes]] = set()
+    `gives_up`: it ends if the first does not become ready.
+    """
+
+    def __init__(
+        self, command: Sequence[str], era: Era | None, listeners: set[Unread[bytes]], *, gives_up: bool = False
+    ) -> None:
+        self._listeners = listeners
+        self._gives_up = gives_up
         self._command = command
         self._fixed_era = era
         self._era = era
@@ -61,6 +67,8 @@ class Keeper:
                 self._era = self._era or await find_era(self._command)
                 await self._run_one(self._era)
                 has_run = True
+                if self._gives_up and self._current is None:
+                    return
             except StartError as exc:
                 if not has_run:
                     raise
@@ -75,7 +83,7 @@ class Keeper:
         """Runs one process to its end."""
         began, program = monotonic(), await Program.start(self._command)
         log.info("started", extra={"pid": program.pid})
-        relay = Relay(program, self.listeners)
+        relay = Relay(program, self._listeners)
         reading = asyncio.create_task(program.run(relay.receive))
         reading.add_done_callback(lambda _: relay.end())  # also those of the handshake wait no longer
         try:

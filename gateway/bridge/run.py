@@ -1,4 +1,4 @@
-"""Runs the bridge: its listener and the process behind it, until a signal ends both."""
+"""Runs the bridge: its listener and what is behind it, until a signal ends both."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 
 from gateway.bridge.endpoint import Endpoint
+from gateway.bridge.eras import Eras
 from gateway.bridge.handshake import Era, Ready
-from gateway.bridge.keeper import Keeper
 from gateway.server import Listener, ServerOptions, Stop, listen, serve
 
 PATH = "/mcp"
@@ -33,9 +33,9 @@ async def run_bridge(
         ServerError: it cannot listen where it should.
         StartError: the command cannot be started.
     """
-    keeper = Keeper(command, era)
+    eras = Eras(command, era)
     hosts = LOCAL_NAMES | {host} if is_loopback(host) else None
-    endpoint = Endpoint(PATH, keeper, hosts)
+    endpoint = Endpoint(PATH, eras, hosts)
     options = ServerOptions(
         host=host,
         port=port,
@@ -50,7 +50,7 @@ async def run_bridge(
     )
     listener = Listener(endpoint, options, options.max_connections)
     with closing(await listen(listener)) as acceptor:
-        keeping, readying = asyncio.create_task(keeper.run()), asyncio.create_task(keeper.wait_ready())
+        keeping, readying = asyncio.create_task(eras.run()), asyncio.create_task(eras.wait_ready())
         try:
             await asyncio.wait([keeping, readying], return_when=asyncio.FIRST_COMPLETED)
             if keeping.done():
@@ -60,7 +60,7 @@ async def run_bridge(
 
             def drain() -> None:
                 endpoint.stop()
-                keeper.cancel_listening()
+                eras.cancel_listening()
 
             with stop.on_signals():
                 await serve(listener, acceptor, stop, drain)

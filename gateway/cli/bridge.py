@@ -15,7 +15,7 @@ from gateway.logs import output
 
 DESCRIPTION = (
     "Starts COMMAND, an MCP server that uses standard input and output, and serves it as streamable HTTP until Ctrl-C. "
-    "All callers share this one process. They are not authenticated, so only this machine may call."
+    "All callers of an era share one process. They are not authenticated, so only this machine may call."
 )
 RUNS_ANOTHER = True  # what stands after -- is a command
 
@@ -29,7 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="the address to listen on (default: %(default)s)")
     help_port = "the port (default: %(default)s); 0: any free one"
     parser.add_argument("--port", type=_port, default=USUAL_PORT, metavar="PORT", help=help_port)
-    help_era = "whether the server needs initialize (legacy) or not (modern); auto: another process of it is asked"
+    help_era = (
+        "the only revisions to serve: those that begin with initialize (legacy) or not (modern); auto: all it speaks"
+    )
     parser.add_argument("--era", choices=("auto", "legacy", "modern"), default="auto", help=help_era)
 
 

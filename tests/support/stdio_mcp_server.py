@@ -1,4 +1,4 @@
-"""An MCP server on standard input and output, by hand: `stdio_mcp_server.py (legacy|modern|exits|stubborn|deaf)`.
+"""An MCP server on standard input and output, by hand: `stdio_mcp_server.py (legacy|modern|both|exits|stubborn|deaf)`.
 
 It uses nothing of the gateway. Each tool is one thing a server may do.
 """
@@ -26,11 +26,14 @@ def complain(text: str) -> None:
 class Server:
     def __init__(self, era: str) -> None:
         self._is_modern = era == "modern"
+        self._is_undecided = era == "both"  # until its first request, as servers made with the Python SDK are
         self._held: list[Any] = []  # calls of `swap` that wait for another
         self._asker: Any = None  # the call of `ask` that waits for an answer
 
     def hear(self, message: Any) -> None:
         method, id_, params = message.get("method"), message.get("id"), message.get("params") or {}
+        if self._is_undecided:
+            self._is_modern, self._is_undecided = "_meta" in params, False
         if method is None:
             refused = message.get("error", {}).get("code")
             self._tell(self._asker, f"refused: {refused}")

@@ -172,6 +172,56 @@ def test_a_modern_server_is_recognised_a_caller_that_leaves_cancels_and_the_end_
     assert gone([site.pid])
 
 
+def modern_list(site: Bridge) -> httpx.Response:
+    meta = {VERSION_MEMBER: MODERN, CAPABILITIES_MEMBER: {}}
+    body = {"jsonrpc": "2.0", "id": 0, "method": "tools/list", "params": {"_meta": meta}}
+    return site.http.post(site.url, json=body, headers={"mcp-protocol-version": MODERN, "mcp-method": "tools/list"})
+
+
+INITIALIZE = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "initialize",
+    "params": {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}},
+}
+
+
+def test_a_server_that_speaks_both_eras_is_served_in_both_by_a_process_for_each() -> None:
+    with bridge("both") as site:
+        assert modern_list(site).json()["result"]["tools"]
+        assert len(site.command.children()) == 1  # nobody has asked for the other
+        begun = site.post(INITIALIZE)
+        assert begun.json()["result"]["serverInfo"]["name"] == "by hand"
+        assert begun.headers["mcp-session-id"]
+        assert site.text("echo", a=1) == '{"a": 1}'
+        assert modern_list(site).json()["result"]["tools"]
+        assert len(site.command.children()) == 2
+        site.command.wait_for(f'"version":"{MODERN}"')
+        site.command.wait_for('"version":"2025-11-25"')
+        assert site.call("crash", 2)["error"]["message"] == ENDED
+        assert modern_list(site).json()["result"]["tools"]  # the other one goes on
+        assert site.text("echo") == "{}"
+        pids = site.command.children()
+        site.command.process.terminate()
+        assert site.command.ended() == 0
+    assert gone(pids)
+
+
+@pytest.mark.parametrize(("kind", "options", "processes"), [("modern", (), 2), ("both", ("--era", "modern"), 1)])
+def test_callers_of_the_era_that_is_not_served_are_told_and_the_server_is_tried_once_for_them(
+    kind: str, options: tuple[str, ...], processes: int
+) -> None:
+    with bridge(kind, *options) as site:
+        for _ in range(3):
+            refused = site.post(INITIALIZE)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (400, -32022)
+            assert modern_list(site).json()["result"]["tools"]
+        assert len(site.command.children()) == 1
+        if processes == 2:
+            site.command.wait_for("It has refused initialize.")
+        eventually(lambda: len(site.lines("started")) == processes, "as many processes")
+
+
 def test_what_a_program_does_not_read_is_refused_before_it_fills_the_memory() -> None:
     notification = {"jsonrpc": "2.0", "method": "notifications/x", "params": {"text": "x" * 3_900_000}}
     with bridge("deaf", "--era", "legacy") as site:

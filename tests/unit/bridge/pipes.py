@@ -56,7 +56,7 @@ class Server:
         self._ready = ready
         self._is_busy = is_busy
 
-    async def ready(self) -> tuple[Relay, Ready]:
+    async def ready(self, *, is_modern: bool) -> tuple[Relay, Ready]:
         if self._is_busy:
             raise BusyError
         return self.relay, self._ready
