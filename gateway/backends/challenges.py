@@ -22,7 +22,7 @@ URI = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+")  # RFC 3986, section 
 TIMEOUT_S = 5.0  # a caller waits for the status
 MAX_BYTES = 64 * 1024
 MAX_URL = 8 * 1024  # characters: what browsers and servers take
-MAX_CHALLENGES = 16  # of one refusal; no user opens more
+MAX_CHALLENGES = 32  # of one refusal; more than a user is shown at once, so that a caller learns of the others
 BUSY = (408, 429)
 STATUSES = ("pending", "completed", "failed")
 
@@ -86,9 +86,8 @@ class Challenges:
 
 def is_https_or_loopback(url: str) -> bool:
     """Whether a user's browser may be sent there."""
-    if len(url) > MAX_URL or not URI.fullmatch(
-        url
-    ):  # `urlsplit` drops line breaks, and would not see what a browser sees
+    # `urlsplit` drops line breaks, and would not see what a browser sees
+    if len(url) > MAX_URL or not URI.fullmatch(url):
         return False
     try:
         parts = urlsplit(url)
