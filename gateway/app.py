@@ -233,6 +233,7 @@ class Gateway:
                 on_change=partial(self._refresh, name),
                 pending_s=self._pending_s,
                 count_dropped=partial(self.metrics.notice_dropped, name),
+                memory=self.memory,
             )
             backends[name] = parts.ADAPTERS[type(settings)](name, settings, context)
         return backends, admissions

@@ -1,21 +1,26 @@
 """Counts what bodies and answers hold in memory, in all and per caller, and pauses connections while it is full.
 
 A request's body is counted until the request is over, because its call holds the arguments that long; an answer of a
-tool server while it arrives; an answer to a caller while the caller does not read it. Requests are refused when there
-is no room for them. The answer of a tool that has run is never refused: its connection is paused until there is room.
+tool server while it arrives, and twice from then until it is written; an answer to a caller while the caller does not
+read it. Requests are refused when there is no room for them. The answer of a tool that has run is never refused: its
+connection is paused until there is room.
 """
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
 import resource
 from math import inf
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 BODIES_SHARE = 2  # bodies of requests get one half, so that the rest is left for the answers to their calls
 HOLDER_SHARE = 4  # one caller gets a quarter
-ARRIVING = ""  # the holder, in place of a caller, of what arrives from tool servers
+ARRIVING = ""  # the holder, in place of a caller, of what arrives from tool servers,
+ARRIVED = "\n"  # and of what has arrived and is read and written for its caller
+GROWTH_BYTES = 256 * 1024  # of one that goes on: what a socket may bring before it is counted again
+COPIES = 2  # of an answer between the two: as it came and as values, then as values and as it goes out
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # mallopt(3)
 APART_BYTES = 128 * 1024  # blocks of this size are mapped separately, and returned to the system when freed
 # The members of `struct mallinfo2` in glibc 2.33 and newer (mallinfo(3)).
@@ -46,7 +51,8 @@ class BodyMemory:
         self.held = 0
         self.is_full = self.refuses = False
         self._holders: dict[str, int] = {}
-        self._waiting: dict[Growing, None] = {}
+        self._waiting: dict[Growing, int] = {}  # with what each is counted for
+        self._kept: dict[asyncio.Task[Any], int] = {}
         self.limit_bytes = limit_bytes
 
     def change(self, limit_bytes: int) -> None:
@@ -76,16 +82,39 @@ class BodyMemory:
             del self._holders[holder]
         self._wake_waiting()
 
-    def must_wait(self, one: Growing) -> bool:
+    def keep(self, size: int) -> None:
+        """Counts an answer that has arrived, for the current task: until that is over, or has handed it on."""
+        task = asyncio.current_task()
+        assert task is not None  # answers are awaited
+        if task not in self._kept:
+            task.add_done_callback(self.hand_on)
+        size *= COPIES
+        self._kept[task] = self._kept.get(task, 0) + size
+        self.take(ARRIVED, size)
+
+    def hand_on(self, task: asyncio.Task[Any] | None) -> None:
+        """Stops counting what a task has kept: its caller's connection holds and counts it, or nobody."""
+        if task in self._kept:
+            self.give(ARRIVED, self._kept.pop(task))
+
+    def must_wait(self, one: Growing, size: int = 0) -> bool:
         """Whether there is no room for more of it; if so, its `resume` is called when there is.
+
+        `size` is what it is counted for: as much again is what it takes to read it once it is complete.
 
         If arriving answers alone hold more than a half, the first of them need not wait: if all waited, none would ever
         end and make room. Otherwise some is held by callers who do not read, and their connections can be closed.
         """
         if not self.is_full:
             return False
-        self._waiting[one] = None
-        return next(iter(self._waiting)) is not one or not self._is_arriving()
+        self._waiting[one] = size
+        if not self._is_arriving():
+            return True
+        first = next(iter(self._waiting))
+        if first is one:
+            return False
+        first.resume()  # there was too little room for it before
+        return True
 
     def leave(self, one: Growing) -> None:
         """Removes it from those that wait: it is complete or broken off."""
@@ -101,10 +130,14 @@ class BodyMemory:
     def _wake_waiting(self) -> None:
         self.is_full = self.held > self.limit_bytes
         self.refuses = self.refuses and self.is_full
-        if self._waiting and not self.is_full:
-            waiting, self._waiting = self._waiting, {}
-            for one in waiting:
-                one.resume()
+        if not self._waiting or self.is_full:
+            return
+        room = self.limit_bytes - self.held
+        for one, size in list(self._waiting.items()):
+            room -= size + GROWTH_BYTES
+            if room < 0 or self.is_full:  # not all at once: those that are nearly complete would be so together
+                return
+            one.resume()
 
 
 class _HeapUse(ctypes.Structure):

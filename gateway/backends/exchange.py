@@ -30,6 +30,7 @@ log = logging.getLogger("gateway.backends")
 
 MAX_LIST_BYTES = 64 * 1024 * 1024  # 20,000 tools of 3 KiB each
 SMALL_BYTES = 4 * 1024  # of an answer that no codec reads apart
+UNCOUNTED_BYTES = 64 * 1024  # of an answer that is read and written for its caller
 LONG_BYTES = 256 * 1024  # of an answer that is read between two turns of the event loop: 8 MiB take 10 ms
 LIST_TIMEOUT_S = 30.0  # a catalogue is asked for in the background
 NEXT_LIST_S = 5.0  # while another replica is left to be asked; the start waits for the first catalogue
@@ -114,6 +115,7 @@ class HttpExchange:
         self._servers = [replica.target for replica in context.admission.replicas]
         self._challenges = Challenges(name, self._servers, self.credentials)
         self._checker = context.checker
+        self._memory = context.memory
         self._max_response_bytes = settings.max_response_bytes
         self._list_request = list_request
         self._send: Send = send or (self._send_with_token if self.tokens else self._send_whole)
@@ -147,8 +149,11 @@ class HttpExchange:
             if reply.status == 404:
                 reply = await self._try_other_path(codec, reply, lease, request, invocation, deadline)
             status, document = reply.status, None
-            if len(reply.body) > SMALL_BYTES and (reading := codec.reading(reply, invocation)) is not None:
-                document = await self._read_large(reading, invocation)
+            if len(reply.body) > SMALL_BYTES:
+                if self._memory is not None and len(reply.body) > UNCOUNTED_BYTES:
+                    self._memory.keep(len(reply.body))
+                if (reading := codec.reading(reply, invocation)) is not None:
+                    document = await self._read_large(reading, invocation)
             result = codec.decode_reply(reply, invocation, document)
             if status < 500 or status in codec.harmless:
                 lease.answered = True

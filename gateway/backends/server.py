@@ -98,7 +98,7 @@ class BackendContext(NamedTuple):
 
     `on_change` is to be called when the tool server says that its tools have changed. `outcomes` takes what becomes of
     deferred calls, each of which ends within `pending_s`. `checker` reads long answers, `lists` long lists of tools.
-    `count_dropped` counts a notice to the tool server that is never sent.
+    `count_dropped` counts a notice to the tool server that is never sent; `memory` counts answers.
     """
 
     admission: Admission[Server]
@@ -108,6 +108,7 @@ class BackendContext(NamedTuple):
     on_change: Callable[[], None]
     pending_s: float
     count_dropped: Callable[[], None]
+    memory: BodyMemory | None = None
 
 
 def open_admission(

@@ -23,6 +23,7 @@ class Channel(SlicedInput, asyncio.Protocol):
         self.tasks = tasks  # of all connections
         self.is_tls = self.read_paused = self.write_paused = False
         self.unsent = 0  # bytes of an answer that are still to be given to the transport
+        self.written = 0  # size of the large piece that is being written, all of which is held until it is sent
         self._writable = asyncio.Event()
 
     def on_response_complete(self) -> None:

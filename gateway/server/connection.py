@@ -109,9 +109,11 @@ class Connection(RequestReader):
         super().pause_writing()
         if not self.unread_counted:
             self.unread_holder = "" if self.running is None else self.holder(self.running)
-            self.unread_counted = self._unread_bytes()
+            self.unread_counted = max(self._unread_bytes(), self.written)
             self.memory.take(self.unread_holder, self.unread_counted)
             self.listener.unread.add(self)
+            if self.running is not None:
+                self.memory.hand_on(self.running.task)
 
     def resume_writing(self) -> None:
         """The caller has read all of it."""

@@ -181,9 +181,10 @@ class Exchange(Struct, eq=False):
         _check_framing(head, fields=len(headers) + 1)
         self.response_started = True
         head += b"\r\n" if self.keep_alive else b"connection: close\r\n\r\n"
-        self.owner.transport.write(head if is_large else head + body)
         if is_large:
-            self.owner.transport.write(body)
+            self._write_apart(head, body)
+        else:
+            self.owner.transport.write(head + body)
         self._end()
         return True
 
@@ -208,15 +209,24 @@ class Exchange(Struct, eq=False):
                 self._count(len(body), more)
             data, apart = (parts + body, b"") if len(body) < APART_BYTES else (parts, body)
         self.held = None  # only now: until here the answer can still become a 500
-        self.owner.transport.write(data)
         if apart:
-            self.owner.transport.write(apart)
+            self._write_apart(data, apart)
+        else:
+            self.owner.transport.write(data)
         if not more:
             self._end()
+
+    def _write_apart(self, data: bytes, apart: bytes) -> None:
+        """Writes a large piece without copying it; the transport holds all of it until the last byte is sent."""
+        self.owner.written = len(apart)
+        self.owner.transport.write(data)
+        self.owner.transport.write(apart)
+        self.owner.written = 0
 
     async def _write_in_parts(self, body: bytes, more: bool) -> None:
         """Writes over TLS, which accepts any amount without saying how much was read: part by part as it is read."""
         owner, whole = self.owner, memoryview(body)
+        owner.written = len(body)
         try:
             while len(whole) > APART_BYTES:
                 owner.unsent = len(whole) - APART_BYTES
@@ -227,7 +237,7 @@ class Exchange(Struct, eq=False):
                 if self.disconnected:
                     return
         finally:
-            owner.unsent = 0
+            owner.unsent = owner.written = 0
         self._write(bytes(whole), more)
 
     def _end(self) -> None:

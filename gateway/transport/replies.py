@@ -107,7 +107,7 @@ class Incoming(Exchange):
 
     def _must_wait(self) -> bool:
         """Whether there is no room for more; then `resume` is called when there is."""
-        return self._counts() and self._memory is not None and self._memory.must_wait(self)
+        return self._counts() and self._memory is not None and self._memory.must_wait(self, self._counted)
 
     def _counts(self) -> bool:
         """Whether any of it counts as memory."""
@@ -130,12 +130,14 @@ class WholeReply(Incoming):
         self._headers = headers
 
     def on_end(self) -> None:
-        if self._counted:
-            self.release()
-            self._connection.resume_reading()  # it may have been paused by the last bytes of this reply
         if not self.reply.done():
             whole = reply_of(self._status, self._headers, bytes(self._body), is_coded=self._connection.is_coded)
             self.reply.set_result(whole)
+        if self._counted:
+            self._body = b""
+            # After its caller's turn, who counts it from there: else all that wait for room would go on now.
+            self.reply.get_loop().call_soon(self.release)
+            self._connection.resume_reading()  # it may have been paused by the last bytes of this reply
 
     def on_error(self, error: TransportError) -> None:
         self.release()

@@ -14,7 +14,7 @@ import pytest
 
 from gateway.server.run import raise_open_files
 from tests.support.authority import Authority
-from tests.support.calling import call, caller, value
+from tests.support.calling import call, caller, connect, encoded_call, value
 from tests.support.processes import GatewayProcess, gateway, settings, until
 from tests.support.toolserver import Exchange, definition, echo, tool_server
 
@@ -25,6 +25,8 @@ ROUNDS = 6  # the first two fill what stays: caches, the heap's free memory
 MORE_BYTES = 24 * MIB  # than after the second round; 16 MiB may lie free in the heap before they are given back
 SETTLE_S = 2.5  # two looks at the heap
 FILES = 4000
+CUT_OFF = "callers who did not read their answers were disconnected to make room"
+BODIES = 256 * MIB  # the default of max_memory_bodies
 RELOADED = "the configuration was read again"
 
 
@@ -118,3 +120,30 @@ async def test_reloads_leave_nothing_behind() -> None:
                 await reload()
 
         await assert_flat(running, one_round, more_bytes=6 * MIB)
+
+
+async def test_results_that_nobody_reads_take_what_is_counted_for_them() -> None:
+    size = 7 * MIB
+
+    async def big(exchange: Exchange) -> None:
+        await exchange.finish(value={"text": "x" * size})
+
+    async with tool_server({"Lab.Big": big}) as lab:
+        backend = {"protocol": "otc", "url": lab.url, "max_concurrency": 100}
+        async with gateway(settings({"lab": backend})) as running, caller(running.url) as http:
+            assert value(await call(http, "Lab.Big")) == {"text": "x" * size}
+
+            async def one_round() -> None:
+                before = running.memory_bytes()
+                writers = [(await connect(running.url))[1] for _ in range(45)]
+                for writer in writers:
+                    writer.transport.pause_reading()  # type: ignore[attr-defined]
+                    writer.write(encoded_call("Lab.Big"))
+                cut_off = len(running.logged(CUT_OFF))
+                await until(lambda: len(running.logged(CUT_OFF)) > cut_off, "there is no more room")
+                # Half as much again, because what has begun to arrive when all is full may still come whole.
+                assert running.memory_bytes() - before < BODIES * 15 // 8
+                for writer in writers:
+                    writer.transport.abort()
+
+            await assert_flat(running, one_round)

@@ -138,6 +138,17 @@ async def never_reading(running: Running, stack: AsyncExitStack, size: int) -> s
     return caller
 
 
+async def test_an_answer_counts_as_a_whole_until_its_last_byte_is_sent() -> None:
+    size = 5 * LIMIT  # more than sockets hold
+    async with serving() as running, AsyncExitStack() as stack:
+        caller = await never_reading(running, stack, size)
+        await running.until_held(size, size)  # though the sockets have taken some of it
+        loop, taken = asyncio.get_running_loop(), 0
+        while taken < LIMIT:
+            taken += len(await loop.sock_recv(caller, 64 * KIB))
+        assert running.listener.memory.held == size
+
+
 async def test_callers_who_do_not_read_are_cut_off_when_there_is_no_room_and_readers_are_not() -> None:
     size, loop = 5 * LIMIT, asyncio.get_running_loop()  # more than sockets hold
     async with serving() as running, AsyncExitStack() as stack:
