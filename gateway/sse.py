@@ -15,6 +15,7 @@ EVENT_STREAM = (
 )
 COMMENT = b":\n\n"
 IDLE = re.compile(rb"(?:[\r\n]++|:[^\r\n]*+[\r\n]++)++")  # between two events: blank lines and comments
+IDLE_BEGINS = b"\r\n:"
 IDLE_AT_ONCE = 4096  # bytes: 0.1 ms
 LINES_AT_ONCE = 64
 MAX_ID_BYTES = 1024  # it goes into a header
@@ -85,35 +86,47 @@ class EventParser:
 
         Yields None after some lines without one: there may be many of them, and others want their turn.
         """
+        chunk = self._begun(chunk)
+        at, until = 0, self.lines + LINES_AT_ONCE
+        ends = _LineEnds(chunk)
+        while at < len(chunk):
+            if chunk[at] in IDLE_BEGINS and not (self._line_bytes or self._event_bytes):
+                at = self._skip_idle(chunk, at)
+            line = ends.next(at)
+            if line is None:
+                break
+            end, behind = line
+            self._extend_line(chunk[at:end])
+            at, self.lines = behind, self.lines + 1
+            if (event := self._end_line()) is not None:
+                yield event
+            if self.lines >= until:
+                until = self.lines + LINES_AT_ONCE
+                yield None
+        if at < len(chunk):
+            self._extend_line(chunk[at:])
+
+    def _begun(self, chunk: bytes) -> bytes:
+        """A chunk without the mark at the beginning of a stream, and without the other half of an end of a line."""
         if self._start is not None:
             chunk = self._start + chunk
             if len(chunk) < len(BOM_UTF8) and BOM_UTF8.startswith(chunk):
                 self._start = chunk
-                return
+                return b""
             chunk, self._start = chunk.removeprefix(BOM_UTF8), None
-        if not chunk:
-            return
-        if self._after_cr:
-            chunk = chunk.removeprefix(b"\n")
-        self._after_cr = chunk.endswith(b"\r")
-        at, until = 0, self.lines + LINES_AT_ONCE
-        ends = _LineEnds(chunk)
-        while True:
-            if not (self._line_bytes or self._event_bytes) and (idle := IDLE.match(chunk, at, at + IDLE_AT_ONCE)):
-                self.lines += max(chunk.count(b"\n", at, idle.end()), chunk.count(b"\r", at, idle.end()))
-                at = idle.end()
-            elif (line := ends.next(at)) is not None:
-                end, behind = line
-                self._extend_line(chunk[at:end])
-                at, self.lines = behind, self.lines + 1
-                if (event := self._end_line()) is not None:
-                    yield event
-            else:
-                break
-            if self.lines >= until:
-                until = self.lines + LINES_AT_ONCE
-                yield None
-        self._extend_line(chunk[at:])
+        if chunk:
+            has_half, self._after_cr = self._after_cr, chunk.endswith(b"\r")
+            if has_half:
+                chunk = chunk.removeprefix(b"\n")
+        return chunk
+
+    def _skip_idle(self, chunk: bytes, at: int) -> int:
+        """Where the blank lines and comments end that begin there, or a part of them if they are many."""
+        idle = IDLE.match(chunk, at, at + IDLE_AT_ONCE)
+        if idle is None:
+            return at
+        self.lines += max(chunk.count(b"\n", at, idle.end()), chunk.count(b"\r", at, idle.end()))
+        return idle.end()
 
     def _extend_line(self, part: bytes) -> None:
         """Adds to the line; of one that makes its event too large, only the start is kept."""
