@@ -5,12 +5,14 @@ The names of all of them are known to the proxy alone, and those with https show
 
 from __future__ import annotations
 
+import asyncio
 import ssl
 import time
 from argparse import Namespace
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import jwt
@@ -28,6 +30,7 @@ from tests.support.authority import Authority
 from tests.support.forward_proxy import ForwardProxy, forward_proxy
 from tests.support.keys import jwk, private
 from tests.support.ports import lasting_port
+from tests.support.terminal import tool_server, toolgate
 
 pytestmark = pytest.mark.anyio
 
@@ -151,3 +154,25 @@ async def test_keys_and_tokens_are_fetched_through_the_proxy(site: Site) -> None
     assert "POST http://tokens.internal/token" in site.proxy.asked
     body = site.tokens[0].body.decode()
     assert body == ("grant_type=client_credentials&audience=https%3A%2F%2Foffice.internal&tenant=acme&level=2")
+
+
+@pytest.mark.parametrize(("no_proxy", "is_up"), [("", True), ("other.example, .internal", False)])
+async def test_the_variables_of_the_environment_count_where_the_file_says_so(
+    no_proxy: str, is_up: bool, tmp_path: Path
+) -> None:
+    text = """
+auth: none
+proxy: {proxy}
+backends: {{office: {{protocol: otc, url: "http://office.internal"}}}}
+routes: [{{tools: "*", backend: office}}]
+"""
+    with tool_server() as url:
+        async with forward_proxy() as proxy:
+            proxy.places["office.internal:80"] = int(url.rpartition(":")[2])
+            variables = {"HTTP_PROXY": proxy.url, "NO_PROXY": no_proxy}
+            for choice, code in (("environment", 0 if is_up else 1), ("none", 1)):
+                file = tmp_path / f"{choice}.yaml"
+                file.write_text(text.format(proxy=choice))
+                done = await asyncio.to_thread(toolgate, "check", str(file), "--live", env=variables)
+                assert done.returncode == code, done.stdout
+            assert ("GET http://office.internal/tools" in proxy.asked) is is_up
