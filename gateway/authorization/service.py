@@ -1,6 +1,8 @@
 """Asks the operator's own service over HTTP, and stores its decisions for a while.
 
-Identical questions at the same time are asked once. Without a decision the call is refused, or runs: as configured.
+Identical questions at the same time are asked once. Without a decision the call is refused, or runs: as configured. But
+it runs only if the service does not answer a question of our own either. So a caller has no call run without a decision
+by sending what the service fails on, is slow with, or hangs up on.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import logging
 from collections.abc import Callable
 from hashlib import blake2b
 from time import monotonic
-from typing import Literal
+from typing import Literal, TypeGuard
 
 from msgspec import Struct
 
@@ -40,16 +42,17 @@ HEADERS: Headers = (
     (b"accept", b"application/json"),
 )
 UNAVAILABLE = "It cannot be decided at the moment whether this call may run."
-# What `toolgate check --live` asks about: a call that is not made.
+# What our own question and `toolgate check --live` ask about: a call that is not made.
 NOBODY = Caller(principal="toolgate-check")
 NOTHING = Target("Toolgate.Check", "1.0.0", "check", "check/*")
+NO_CALL = ToolCall(ref=ToolRef(tool=NOTHING.tool), arguments={})
 
 
 class Unknown(Struct, frozen=True):
     """There is no decision, for this reason; it is for our log.
 
     `then`: what becomes of the call. It is `denied` if the service refused the question, and `refused` if the time went
-    by in our own queue. A caller that brought either about does not have its call run.
+    by in our own queue, or if the service answers other questions. A caller that brought it about gains nothing.
     """
 
     why: str
@@ -59,7 +62,8 @@ class Unknown(Struct, frozen=True):
 class HttpAuthorizer:
     """Decides about calls as the service behind `pool` does (`ports.Authorizer`).
 
-    `target` is path and query there, `credentials` are headers. `count` takes each call with how it was decided:
+    `target` is path and query there, `credentials` are headers; `pool` has a connection more than `places`, how many
+    calls are asked about at once, for our own question. `count` takes each call with how it was decided:
     `allowed`, `denied` or `unavailable`; `observe` takes the seconds that each question took.
     """
 
@@ -69,6 +73,7 @@ class HttpAuthorizer:
         target: bytes,
         credentials: Headers = (),
         *,
+        places: int,
         timeout_s: float,
         cache_s: float,
         runs_on_failure: bool,
@@ -78,7 +83,7 @@ class HttpAuthorizer:
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._pool = pool
-        self._places = Places(pool.limits.connections)  # one for each, so that nothing waits in the pool
+        self._places = Places(places)
         self._target = target
         self._headers = (*HEADERS, *credentials)
         self._timeout_s = timeout_s
@@ -90,6 +95,9 @@ class HttpAuthorizer:
         self._clock = clock
         self._decided: dict[bytes, tuple[Decision, float]] = {}  # the oldest comes first
         self._asking: dict[bytes, asyncio.Task[Decision | Unknown]] = {}
+        self._own = encode_question(NO_CALL, NOTHING, NOBODY, "check", with_arguments=with_arguments)
+        self._asking_own: asyncio.Task[Decision | Unknown] | None = None
+        self._is_away = False  # whether it did not answer our own question
         self._trouble: str | None = None
         self._log_at = 0.0
         self._is_logged = False
@@ -112,10 +120,14 @@ class HttpAuthorizer:
             raise DeniedError(decision.reason)
 
     async def probe(self) -> Decision | Unknown:
-        """Asks about a call that is not made."""
-        call = ToolCall(ref=ToolRef(tool=NOTHING.tool), arguments={})
-        question = encode_question(call, NOTHING, NOBODY, "check", with_arguments=self._with_arguments)
-        return await self._ask(question, NOBODY.principal)
+        """Asks our own question; once for all who want to know at the same time."""
+        asking = self._asking_own
+        if asking is None or asking.done():
+            asking = self._asking_own = asyncio.create_task(self._answer(self._own, self._timeout_s))
+        await asyncio.wait([asking])  # a caller that leaves does not end it for the others
+        decision = asking.result()
+        self._is_away = _leaves_open(decision)
+        return decision
 
     @property
     def service(self) -> str:
@@ -151,24 +163,44 @@ class HttpAuthorizer:
         return decision
 
     async def _ask(self, question: bytes, asker: str) -> Decision | Unknown:
-        """Asks in the turn of whoever asks; the service has all of its time once it is asked."""
-        try:
-            await self._places.take(asker, self._timeout_s)
-        except NoPlaceError as exc:
-            no_place = Unknown(str(exc), "refused")
-            self._log_trouble(no_place)
-            return no_place
-        try:
-            decision = await self._answer(question)
-        finally:
-            self._places.give_back()
+        if self._runs_on_failure:
+            decision = await self._ask_or_open(question, asker)
+        else:
+            decision = await self._ask_in_turn(question, asker, self._timeout_s)
         self._note(decision)
         return decision
 
-    async def _answer(self, question: bytes) -> Decision | Unknown:
+    async def _ask_or_open(self, question: bytes, asker: str) -> Decision | Unknown:
+        """As `_ask`; a call runs without a decision only if the service does not answer our own question either.
+
+        While it does not, it is asked nothing else, so that nobody waits for two failures.
+        """
+        if self._is_away and _leaves_open(own := await self.probe()):
+            return own
+        began = self._clock()
+        decision = await self._ask_in_turn(question, asker, self._timeout_s)
+        if not _leaves_open(decision) or _leaves_open(await self.probe()):
+            return decision
+        left_s = self._timeout_s - (self._clock() - began)
+        if left_s > 0:  # it may have failed for a moment
+            decision = await self._ask_in_turn(question, asker, left_s)
+        return Unknown(decision.why, "refused") if _leaves_open(decision) else decision
+
+    async def _ask_in_turn(self, question: bytes, asker: str, timeout_s: float) -> Decision | Unknown:
+        """Asks in the turn of whoever asks; the service has all of its time once it is asked."""
+        try:
+            await self._places.take(asker, timeout_s)
+        except NoPlaceError as exc:
+            return Unknown(str(exc), "refused")
+        try:
+            return await self._answer(question, timeout_s)
+        finally:
+            self._places.give_back()
+
+    async def _answer(self, question: bytes, timeout_s: float) -> Decision | Unknown:
         began = self._clock()
         try:
-            reply = await self._exchange(question)
+            reply = await self._exchange(question, timeout_s)
             return read_decision(reply.status, reply.body)
         except UnusableAnswerError as exc:
             return Unknown(str(exc), "denied" if exc.is_refusal else "as configured")
@@ -177,11 +209,11 @@ class HttpAuthorizer:
         finally:
             self._observe(self._clock() - began)
 
-    async def _exchange(self, question: bytes) -> Reply:
+    async def _exchange(self, question: bytes, timeout_s: float) -> Reply:
         """Sends the question; once more if the connection was closed, as idle ones may be. Raises TransportError."""
-        until = self._clock() + self._timeout_s
+        until = self._clock() + timeout_s
         try:
-            return await self._send(question, self._timeout_s)
+            return await self._send(question, timeout_s)
         except TransportError as exc:
             if exc.kind is not Kind.CLOSED:
                 raise
@@ -195,7 +227,8 @@ class HttpAuthorizer:
     def _note(self, decision: Decision | Unknown) -> None:
         """Notes how the service is, and logs when it does not decide, and when it does again."""
         if isinstance(decision, Unknown):
-            self._trouble = decision.why
+            if decision.then != "refused":  # else it is no trouble of the service's, which answers others
+                self._trouble = decision.why
             self._log_trouble(decision)
             return
         self._trouble = None
@@ -216,8 +249,13 @@ class HttpAuthorizer:
 
     async def aclose(self) -> None:
         """Stops asking."""
-        asking = list(self._asking.values())
+        asking = [*self._asking.values(), *([] if self._asking_own is None else [self._asking_own])]
         for task in asking:
             task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
         await self._pool.aclose()
+
+
+def _leaves_open(decision: Decision | Unknown) -> TypeGuard[Unknown]:
+    """Whether the configuration says what becomes of the call."""
+    return isinstance(decision, Unknown) and decision.then == "as configured"

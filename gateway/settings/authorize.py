@@ -31,8 +31,8 @@ class AuthorizeSettings(Section):
     on_failure: Choice[OnFailure] = setting(
         "deny",
         "What becomes of a call without a decision, because the service is away, too slow, or gives no usable answer: "
-        "it is refused (`deny`), or runs (`allow`). If the service refuses the question with a 4xx (but 408 and 429), "
-        "the call is denied in any case.",
+        "it is refused (`deny`), or runs (`allow`). It does not run if the service answers other questions. If the "
+        "service refuses the question with a 4xx (but 408 and 429), the call is denied in any case.",
     )
     with_arguments: Flag = setting(
         False, "Whether the service is also told the arguments of the call. Its decisions are not stored then."

@@ -47,9 +47,16 @@ class Desk:
 async def desk(script: Script, url: str = "", **terms: Any) -> AsyncIterator[Desk]:
     counted: list[str] = []
     asked: list[float] = []
-    settings = {"timeout_s": 5.0, "cache_s": 10.0, "runs_on_failure": False, "with_arguments": False, **terms}
+    settings = {
+        "places": 2,
+        "timeout_s": 5.0,
+        "cache_s": 10.0,
+        "runs_on_failure": False,
+        "with_arguments": False,
+        **terms,
+    }
     async with serving(script) as server:
-        pool = Pool(Origin.parse(url or server.url), Limits(connections=2))
+        pool = Pool(Origin.parse(url or server.url), Limits(connections=3))
         authorizer = HttpAuthorizer(
             pool,
             b"/v1/data/toolgate",
@@ -193,7 +200,8 @@ async def test_without_a_decision_a_call_is_refused_for_now_or_runs_as_configure
 
 async def test_a_service_that_comes_back_is_told_of(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    async with desk(answering(http_reply(503, b""), YES), runs_on_failure=True) as it:
+    failed = http_reply(503, b"")
+    async with desk(answering(failed, failed, YES), runs_on_failure=True) as it:
         await it.decide()
         await it.decide()
         await it.decide(user="ada")
@@ -219,6 +227,57 @@ async def test_a_service_in_trouble_does_as_is_configured(status: int) -> None:
     async with desk(answering(http_reply(status, b"")), runs_on_failure=True) as it:
         await it.decide()
         assert it.counted == ["unavailable"]
+
+
+async def failing(peer: Peer) -> None:
+    await peer.send(http_reply(500, b"canary"))
+
+
+async def no_json(peer: Peer) -> None:
+    await peer.send(http_reply(200, b"<html>canary"))
+
+
+async def too_much(peer: Peer) -> None:
+    await peer.send(http_reply(200, b" " * 70_000))
+
+
+async def resetting(peer: Peer) -> None:
+    peer.reset()
+
+
+async def silent(peer: Peer) -> None:
+    await peer.stay()
+
+
+@pytest.mark.parametrize("fail", [failing, no_json, too_much, resetting, silent])
+async def test_what_an_argument_makes_the_service_do_opens_nothing(fail: Script) -> None:
+    """It fails on the questions with the canary, and decides about all others."""
+
+    async def script(peer: Peer) -> None:
+        while True:
+            if b"canary" in await peer.request():
+                return await fail(peer)
+            await peer.send(YES)
+
+    timeout_s = 1.0 if fail is silent else 30.0
+    async with desk(script, runs_on_failure=True, with_arguments=True, timeout_s=timeout_s) as it:
+        with pytest.raises(GatewayError) as caught:
+            await it.decide()
+        assert (caught.value.code, caught.value.retry_after_s) == (ErrorCode.AUTHORIZATION_UNAVAILABLE, 1)
+        assert it.authorizer.details() == {"up": True}
+        assert it.counted == ["unavailable"]
+
+
+async def test_a_failure_of_a_moment_is_asked_about_again_and_one_that_lasts_opens() -> None:
+    failed = http_reply(500, b"")
+    async with desk(answering(failed, YES, NO, failed, failed, failed, YES), runs_on_failure=True, cache_s=0.0) as it:
+        with pytest.raises(DeniedError):
+            await it.decide()
+        await it.decide()  # neither it nor our own question is answered
+        await it.decide()  # and now our own is the only one
+        assert len(it.server.requests) == 6
+        await it.decide()
+        assert it.counted == ["denied", "unavailable", "unavailable", "allowed"]
 
 
 class Gate:
