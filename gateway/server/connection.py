@@ -13,7 +13,14 @@ from starlette.types import ASGIApp, Scope
 
 from gateway.pacing import NOTHING
 from gateway.server.exchange import Exchange
-from gateway.server.options import MAX_PIPELINED, MIN_PROGRESS_BYTES, SPARE_CONNECTIONS, UNREAD_BYTES, ServerOptions
+from gateway.server.options import (
+    MAX_PIPELINED,
+    MIN_PROGRESS_BYTES,
+    RESERVED_CONNECTIONS,
+    SPARE_CONNECTIONS,
+    UNREAD_BYTES,
+    ServerOptions,
+)
 from gateway.server.refusals import Refusal, Refused, answer
 from gateway.server.request_reader import BODY, CLOSED, HEAD, RequestReader
 from gateway.server.shared import Shared, wait_for_one
@@ -53,21 +60,25 @@ class Connection(RequestReader):
         self.client = None if peer is None else peer[:2]
         self.is_tls = transport.get_extra_info("sslcontext") is not None
         self.scheme = "https" if self.is_tls else "http"
-        if self.listener.is_late:
-            self.is_late, self.connections = True, self.listener.late
+        listener = self.listener
+        if listener.is_late:
+            self.serves, self.connections = listener.is_awaited, listener.late
+        elif listener.reserved_for and len(self.connections) >= listener.max_connections:
+            self.serves, self.connections = listener.reserved_for.__contains__, listener.reserved
+            listener.make_room()
         crowd = len(self.connections)
-        self.connections.add(self)
+        self.connections[self] = None
         transport.set_write_buffer_limits(high=UNREAD_BYTES, low=0)
-        if crowd >= self.listener.max_connections + SPARE_CONNECTIONS:
+        if crowd >= listener.max_connections + SPARE_CONNECTIONS:
             transport.abort()
-        elif crowd >= self.listener.max_connections:
+        elif crowd >= listener.max_connections:
             self._close_after(self._refuse_unseen(Refusal.CONNECTIONS, {}))
-        elif not self.listener.admits(transport):  # the certificates were replaced in the middle of its handshake
+        elif not listener.admits(transport):  # the certificates were replaced in the middle of its handshake
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Ends the running application, and releases everything else."""
-        self.connections.discard(self)
+        self.connections.pop(self, None)
         for exchange in (self.running, self.exchange):
             if exchange is not None and not exchange.response_complete:
                 exchange.fail()
@@ -234,8 +245,9 @@ class Listener(Shared):
 
     def __init__(self, app: ASGIApp, options: ServerOptions, max_connections: int) -> None:
         super().__init__(app, options, max_connections)
-        self.connections: set[Connection] = set()
-        self.late: set[Connection] = set()  # those accepted while it `is_late`
+        self.connections: dict[Connection, None] = {}  # in the order in which they came
+        self.late: dict[Connection, None] = {}  # those accepted while it `is_late`
+        self.reserved: dict[Connection, None] = {}  # those in places that are reserved
         self.unread: set[Connection] = set()  # whose callers do not read their answers
         self.emptied = asyncio.Event()  # the last connection has gone
 
@@ -250,6 +262,13 @@ class Listener(Shared):
             if not self.admits(connection.transport):
                 connection.dismiss()
 
+    def make_room(self) -> None:
+        """Ends the oldest connection in a reserved place if all of them are taken."""
+        if len(self.reserved) >= RESERVED_CONNECTIONS:
+            oldest = next(iter(self.reserved))
+            del self.reserved[oldest]
+            oldest.transport.abort()
+
     async def finish(self, grace_s: float, force: asyncio.Event) -> None:
         """Waits for the answers that are due, at most `grace_s` or until `force`; then ends what is left."""
         for connection in list(self.connections):
@@ -257,7 +276,7 @@ class Listener(Shared):
         try:
             await wait_for_one(self._idle(), force.wait(), timeout_s=grace_s)
         finally:
-            for connection in [*self.connections, *self.late]:
+            for connection in [*self.connections, *self.late, *self.reserved]:
                 connection.cut_off()
             for task in self.tasks:
                 task.cancel()

@@ -55,7 +55,7 @@ class RequestReader(Channel):
         self.state = IDLE
         self.deadline: float | None = None
         self.exchange: Exchange | None = None  # the one that is being read, or was read last
-        self.is_late = False  # only what answers wait for is served (see `Shared`)
+        self.serves: Callable[[str], bool] | None = None  # only these paths (see `Shared`)
         self.url = b""
         self.headers: list[tuple[bytes, bytes]] = []
         self.head_bytes = 0  # then, of what is not body, less what the body allows
@@ -136,8 +136,8 @@ class RequestReader(Channel):
         if method == "CONNECT":
             raise Refused(Refusal.CONNECT)
         text = path.decode("ascii")
-        if self.is_late and not self.listener.is_awaited(text):
-            raise Refused(Refusal.DRAINING)
+        if self.serves is not None and not self.serves(text):
+            raise Refused(Refusal.DRAINING if self.listener.is_late else Refusal.CONNECTIONS)
         if self.memory.refuses and not (text.endswith(ALWAYS) or self.listener.is_awaited(text)):
             raise Refused(Refusal.ANSWER_MEMORY)
         scope = {

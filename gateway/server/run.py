@@ -26,6 +26,7 @@ from gateway.server.binding import bind_hosts, cannot_listen
 from gateway.server.connection import Connection, Listener
 from gateway.server.handshakes import Handshakes
 from gateway.server.options import (
+    ADMIN_ALWAYS,
     ADMIN_CONNECTIONS,
     LINGER_S,
     MANY_CONNECTIONS,
@@ -193,6 +194,7 @@ async def admin_listener(admin: ASGIApp, options: ServerOptions, stop: Stop) -> 
     """Serves operators for the length of the block; yields where. Raises ServerError."""
     options = replace(options, host=options.admin_host, port=options.admin_port, tls=None)
     inside = Listener(admin, options, ADMIN_CONNECTIONS)
+    inside.reserved_for = ADMIN_ALWAYS
     acceptor = await listen(inside)
     sweeper = Sweeper(asyncio.get_running_loop(), inside)
     try:

@@ -24,6 +24,8 @@ class Shared:
     Once it drains, it accepts no connections, unless an answer that is due depends on a request yet to come, such as a
     callback: `is_awaiting` says so. Then it goes on listening and `is_late`: new connections are served only at paths
     for which `is_awaited` is true.
+    When there are too many connections, further ones are still served at the paths of `reserved_for`; the oldest of
+    these gives way to the next.
     `memory` counts bodies and answers, for the caller that `holder_of` returns; where `is_awaited`, bodies wait for
     memory instead of being refused.
     """
@@ -33,6 +35,7 @@ class Shared:
         self.options = options
         self.max_connections = max_connections
         self.is_retiring = self.is_late = False
+        self.reserved_for: frozenset[str] = frozenset()
         self.tasks: set[asyncio.Task[None]] = set()
         self.memory = BodyMemory(BODY_MEMORY_BYTES)
         self.holder_of: Callable[[Scope], str] = lambda scope: (scope["client"] or ("", 0))[0]

@@ -36,7 +36,8 @@ class Sweeper:
     def _start(self) -> None:
         self._relief.look(self._loop.time())
         self._heap.trim()
-        self._due = [*self._listener.connections, *self._listener.late]
+        listener = self._listener
+        self._due = [*listener.connections, *listener.late, *listener.reserved]
         self._sweep()
 
     def _sweep(self) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
+
 import pytest
 
+from gateway.server.options import ADMIN_CONNECTIONS, RESERVED_CONNECTIONS
 from tests.live.server.harness import Application, calling, request, serving
 
 pytestmark = pytest.mark.anyio
@@ -84,3 +87,21 @@ async def test_connections_over_the_limit_are_told_and_closed_while_the_others_a
         async with calling(addresses.public) as later:
             later.say(request())
             assert (await later.answer()).status == 200
+
+
+async def test_silent_connections_do_not_shut_out_probes_of_liveness() -> None:
+    """Of those beyond the limit the oldest gives way; at any other path operators are told that there are too many."""
+    async with serving(Application()) as addresses, AsyncExitStack() as stack:
+        silent = [
+            await stack.enter_async_context(calling(addresses.admin))
+            for _ in range(ADMIN_CONNECTIONS + 2 * RESERVED_CONNECTIONS)
+        ]
+        assert all([await wire.is_cut() for wire in silent[ADMIN_CONNECTIONS : ADMIN_CONNECTIONS + 100]])
+        for _ in range(3):
+            async with calling(addresses.admin) as wire:
+                wire.say(request("/livez"))
+                assert (await wire.answer()).status == 200
+        async with calling(addresses.admin) as wire:
+            wire.say(request("/metrics"))
+            assert (await wire.answer()).status == 503
+        assert not any(wire.reader.at_eof() for wire in silent[:ADMIN_CONNECTIONS])
