@@ -44,7 +44,7 @@ class Line:
         return name.removeprefix("id: ")
 
     async def answer(self) -> Any:
-        """The response, in one piece or at the end of a stream; None if there is no body."""
+        """The response, in one piece or at the end of a stream; None if there is none."""
         if not self.status:
             await self.begun()
         async with asyncio.timeout(DEADLINE_S):
@@ -54,7 +54,8 @@ class Line:
             last = b""
             while piece := await self._piece():
                 last = piece
-        return json.loads(last.decode().partition("data: ")[2])
+        response = last.decode().partition("data: ")[2].strip()
+        return json.loads(response) if response else None
 
     async def result(self) -> Any:
         return (await self.answer())["result"]

@@ -51,7 +51,7 @@ ARRIVED = {
     *("value", "failure", "mail", "bounce", "called back", "called back failure", "asynchronous"),
     *("crumb", "crumb without id", "kept for the second life", "called back without Redis"),
     *("refusal", "rejection", "wrong value", "argument"),
-    *("studio value", "studio failure", "studio error", "studio url"),
+    *("studio value", "studio failure", "studio error", "studio crash", "studio url"),
     *("mcp argument", "legacy argument", "request state", "session id"),
 }
 SENT_ON = {
@@ -67,7 +67,7 @@ NOT_SENT_ON = {
 # What not even the caller concerned may receive.
 CONFIDENTIAL = {
     *("signing", "bearer", "route secret", "check", "foreign check", "unsafe url", "crash"),
-    *("studio key", "studio log", "studio babble", "studio crash"),
+    *("studio key", "studio log", "studio babble"),
 }
 # What lines of requests name: the ids that callers give their calls, and nothing else.
 IN_LOGS = re.compile(r"(kept |crumb |mcp )?call id( of .*)?|held id|no state id")
