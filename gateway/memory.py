@@ -1,9 +1,9 @@
 """Counts what bodies and answers hold in memory, in all and per caller, and pauses connections while it is full.
 
-A request's body is counted until the request is over, because its call holds the arguments that long; an answer of a
-tool server while it arrives, and twice from then until it is written; an answer to a caller while the caller does not
-read it. Requests are refused when there is no room for them. The answer of a tool that has run is never refused: its
-connection is paused until there is room.
+A request's body is counted until its task is over, or that of the call it began, which holds the arguments; an answer
+of a tool server while it arrives, and twice from then until it is written; an answer to a caller while the caller does
+not read it. Requests are refused when there is no room for them. The answer of a tool that has run is never refused:
+its connection is paused until there is room.
 """
 
 from __future__ import annotations

@@ -59,6 +59,10 @@ class ServerRequest(Protocol):
         """The body, once, if all of it is there; None leaves it to be received."""
         ...
 
+    def lend_body(self, task: asyncio.Task[Any]) -> None:
+        """Has the body count as memory until that task is over, which goes on with what it holds."""
+        ...
+
     def answer(self, status: int, headers: Headers, body: bytes) -> bool:
         """Answers at once, without messages; false if that cannot be now. Only for those who hold the server's `send`.
 

@@ -86,6 +86,8 @@ class Executor:
             execution.task = request.served.keep()
             return running
         execution.task = self._loop.create_task(running)
+        if request.served is not None:
+            request.served.lend_body(execution.task)
         timeout_s = None if until_end else self.seconds_until(started_at + request.patience_s)
         return execution.wait(self._loop.create_future(), timeout_s)
 

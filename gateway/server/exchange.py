@@ -7,6 +7,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from typing import Any
 
 from msgspec import Struct
 from starlette.types import ASGIApp, Message, Scope
@@ -94,12 +95,14 @@ class Exchange(Struct, eq=False):
         self.disconnected = True
         if self.arrival is not None:
             self.arrival.set()
+        has_begun = "extensions" in self.scope
         if not self.is_kept:
-            self.forget_body()
+            if not has_begun:
+                self.forget_body()  # else when it has let go of it
             if self.task is not None:
                 self.task.add_done_callback(self.owner.tasks.discard)  # one that never began does not see its own end
                 self.task.cancel()
-        return "extensions" in self.scope
+        return has_begun
 
     def keep(self) -> asyncio.Task[None]:
         """Makes the application go on if the caller leaves (see `ServerRequest`)."""
@@ -120,6 +123,13 @@ class Exchange(Struct, eq=False):
         if counted:
             self.owner.memory.leave(self.owner)
             self.owner.memory.give(self.counted_for, counted)
+
+    def lend_body(self, task: asyncio.Task[Any]) -> None:
+        """Counts the body until another task is over (see `Served`)."""
+        counted, self.counted = self.counted, 0
+        if counted:
+            memory, holder = self.owner.memory, self.counted_for
+            task.add_done_callback(lambda _: memory.give(holder, counted))
 
     def append(self, piece: bytes) -> None:
         """Adds to the body, a piece of which has come before."""

@@ -98,3 +98,24 @@ async def test_events_that_never_end_are_counted_and_gone_with_their_calls() -> 
 
 async def full(running: GatewayProcess) -> bool:
     return await held(running) > LIMIT
+
+
+async def test_the_arguments_of_a_call_count_until_it_is_over_though_its_request_is_not() -> None:
+    size, release = MIB // 2, asyncio.Event()
+
+    async def wait(exchange: Exchange) -> None:
+        await release.wait()
+        await exchange.finish(value={})
+
+    async with (
+        tool_server({"Lab.Wait": wait}) as lab,
+        gateway(settings({"lab": {"protocol": "otc", "url": lab.url}})) as running,
+        caller(running.url) as http,
+    ):
+        body = {"request": {"call_id": "a", "tool_id": "Lab.Wait", "input": {"text": "x" * size}}}
+        answer = await http.post("/otc/tools/call", json=body, headers={"prefer": "respond-async"})
+        assert answer.status_code == 202
+        await until(lambda: bool(lab.calls("Lab.Wait")), "it runs")
+        assert size <= await held(running) < size * 5 // 4
+        release.set()
+        await until(lambda: nothing_held(running), "it is over")
