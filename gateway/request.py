@@ -25,6 +25,7 @@ SINGLE = (
     b"content-length",
     b"content-encoding",
     b"host",
+    b"origin",
     b"oxp-version",
     b"oxp-api-key",
     b"otc-api-key",

@@ -9,12 +9,19 @@ from msgspec.structs import replace
 from gateway.model import Json, JsonObject, ToolDefinition
 
 # What shows nothing and changes how the rest is read: control characters but line ends and tabs, directions of text,
-# zero-width blanks, and the tags block, in which whole sentences can hide. Joiners stay: scripts and emoji need them.
+# zero-width blanks, fillers, and the tags and selectors of variants, in which whole sentences can hide. Joiners and the
+# selectors of emoji stay, since scripts and emoji need them, but no more than two in a row: more are hidden text, too.
 INVISIBLE = re.compile(
-    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\U000e0000-\U000e007f]"
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f"
+    "\u2028-\u202e\u2060-\u206f\u2800\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+    "|(?<=[\u200c\u200d\ufe0e\ufe0f]{2})[\u200c\u200d\ufe0e\ufe0f]+"
 )
 # What a definition has as JSON text if it has any of these; often it has this without them.
-_SUSPECT = re.compile(rb"\\u00|\\[bfr]|[\x7f\xc2\xd8\xe2\xef\xf3]")
+_SUSPECT = re.compile(
+    rb"\\u00|\\[bfr]|[\x7f\xc2\xd8\xe2\xef\xf3]"
+    rb"|\xcd\x8f|\xe1(?:\x85[\x9f\xa0]|\x9e[\xb4\xb5]|\xa0[\x8b-\x8f])|\xe3\x85\xa4|\xf0(?:\x9b\xb2|\x9d\x85)"
+)
 # Keywords of JSON Schema with values of arguments, or with what other parts of a schema are found by: a change would
 # change what is valid.
 _VALUES = frozenset({

@@ -219,6 +219,18 @@ async def test_a_page_whose_name_leads_here_is_refused_in_its_dialect(
     assert len(server.calls) == 1
 
 
+@pytest.mark.parametrize("path", ["/tools/call", "/mcp"])
+async def test_a_second_origin_does_not_stand_for_the_first(start: Start, server: ToolServer, path: str) -> None:
+    caller = (await start(config({"scripted": server.url}))).caller
+    both = [("origin", "http://evil.example"), ("origin", "http://localhost")]
+    for headers in (both, both[::-1]):
+        told = [("content-type", "application/json"), ("accept", "application/json, text/event-stream"), *headers]
+        called = await caller.http.post(path, content=b'{"tool_id": "Echo.Say", "input": {}}', headers=told)
+        assert called.status_code in (400, 403)
+        assert (await caller.http.delete("/calls/kept", headers=headers)).status_code in (400, 403)
+    assert server.calls == []
+
+
 ONCE = {"name": "once", "key": "ip", "rate": "1/d", "burst": 1, "operations": ["call", "poll"]}
 NEAR, ELSEWHERE = "127.0.0.0/8", "10.0.0.0/8"  # where the callers of these tests are, and where not
 FIRST, SECOND = "203.0.113.1", "203.0.113.2"
