@@ -136,12 +136,14 @@ _encode_sorted = Encoder(order="sorted").encode
 
 
 def user_of(context: CallContext) -> str:
-    """Whom a call is for, as keys hold it: the user that it names, else the owner of its tokens, else nobody ("").
+    """Whom a call is for, as keys hold it: the user that it names, else whose tokens and secrets it has, or "".
 
     Whatever is kept for a call is kept under its principal and this: one caller may serve many users.
     """
     if context.user_id is not None:
         return f"user {context.user_id}"
+    if context.secrets:
+        return f"secrets {sha256(_encode_sorted([context.tokens, context.secrets])).hexdigest()}"
     return f"tokens {sha256(_encode_sorted(context.tokens)).hexdigest()}" if context.tokens else ""
 
 

@@ -284,7 +284,7 @@ class Pipeline:
             headers = (*forwarded(request.head, route.forward_headers), *headers)
         if call.call_id is None:  # else the call is kept, and the registry of calls makes its id
             call_id = PREFIX + next(self._digits)[:32].decode()
-        if context.user_id is not None or context.tokens:
+        if context.user_id is not None or context.tokens or context.secrets:
             user = user_of(context)
         if tool.asks or context.tokens or context.secrets:
             check_requirements(tool, context)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 URL = "https://id.example/allow"
 ASKED = {"method": "elicitation/create", "params": {"mode": "url", "message": "Allow it.", "url": URL}}
 # How a caller says for whom a call is: in the call itself, or by its credential.
-NAMED = pytest.mark.parametrize("by", ["context", "tokens", "credential"])
+NAMED = pytest.mark.parametrize("by", ["context", "tokens", "secrets", "credential"])
 
 
 def auth(by: str) -> dict[str, Any]:
@@ -33,6 +33,8 @@ def as_user(caller: Caller, by: str, user: str) -> tuple[Caller, dict[str, Any]]
     """The caller, and the context of its call."""
     if by == "credential":
         return caller.with_token(asking_for(user)), {}
+    if by == "secrets":
+        return caller, {"secrets": [{"id": "PIN", "value": user}]}
     return caller, {"user_id": user} if by == "context" else {"authorization": [{"id": "mail", "token": user}]}
 
 
