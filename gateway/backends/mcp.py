@@ -105,7 +105,7 @@ class McpBackend:
             self._inputs.forget(invocation)
             urls = [one for one in reply.urls if is_https_or_loopback(one["url"])]
         try:
-            result = mcp_results.result_of(document)
+            result = _result_of(document, reply)
             if status != 200:
                 raise replies.BrokenReplyError(f"status {status}")
             if isinstance(reply, McpReply) and reply.is_task:
@@ -268,3 +268,9 @@ class McpBackend:
         await self._sessions.aclose()
         await self._channel.aclose()
         await self._exchange.aclose()
+
+
+def _result_of(document: Json, reply: Answer) -> JsonObject:
+    """The result in a response. Raises RpcFailure, BrokenReplyError."""
+    result = mcp_results.result_of(document)
+    return mcp_results.without_nulls(result) if isinstance(reply, McpReply) and reply.is_legacy else result

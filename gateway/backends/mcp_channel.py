@@ -44,12 +44,17 @@ Report = Callable[[Progress], None]
 class McpReply(Reply, frozen=True):
     """The answer to the request of that id. `urls` were to be opened by the user while the tool ran.
 
-    `is_task`: it says how the task stands that the call has become.
+    `is_task`: it says how the task stands that the call has become. `is_legacy`: a revision with sessions was agreed.
     """
 
     id: int
     urls: tuple[JsonObject, ...] = ()
     is_task: bool = False
+    is_legacy: bool = False
+
+
+def _is_legacy(agreed: Agreed | None) -> bool:
+    return agreed is not None and not agreed.is_modern
 
 
 class _Asked(Struct):
@@ -72,9 +77,8 @@ class _Asked(Struct):
     @property
     def can_resume(self) -> bool:
         """Streams of modern servers cannot be resumed (2026-07-28, Transports); others if their events have ids."""
-        is_legacy = self.agreed is not None and not self.agreed.is_modern
         in_time = monotonic() + self.resume_s < self.deadline
-        return is_legacy and bool(self.last_id) and self.resumes < MAX_RESUMES and in_time
+        return _is_legacy(self.agreed) and bool(self.last_id) and self.resumes < MAX_RESUMES and in_time
 
 
 class McpChannel:
@@ -129,7 +133,7 @@ class McpChannel:
             budget = EventBudget(most_bytes=most_bytes, bytes_per_s=0.0, most_lines=MOST_LINES, lines_per_s=LINES_PER_S)
             asked = _Asked(server, agreed, id_, principal, deadline, max_body, budget, [], report, unread_bytes)
             return await self._read_streams(reply, asked)
-        return McpReply(reply.status, reply.headers, reply.body, id_)
+        return McpReply(reply.status, reply.headers, reply.body, id_, is_legacy=_is_legacy(agreed))
 
     async def _authorized(self, send: Callable[[], Awaitable[AnyReply]], timeout_s: float) -> AnyReply:
         return await (send() if self._tokens is None else self._tokens.authorized(send, timeout_s))
@@ -171,7 +175,8 @@ class McpChannel:
                     continue
             headers = (pair for pair in head.headers if pair[0] != b"content-type")
             json = (b"content-type", b"application/json")
-            return McpReply(head.status, (json, *headers), event.data, asked.id, tuple(asked.urls))
+            urls, is_legacy = tuple(asked.urls), _is_legacy(asked.agreed)
+            return McpReply(head.status, (json, *headers), event.data, asked.id, urls, is_legacy=is_legacy)
         return None
 
     async def _resumed(self, asked: _Asked) -> StreamedReply:

@@ -276,12 +276,14 @@ class McpSessions:
             except RpcFailure as failure:
                 if failure.code in (PARAMS, UNSUPPORTED_VERSION):
                     continue
-                raise _refused("initialize", reply.status, f"error {failure.code}") from failure
+                raise _refused("initialize", reply.status, _told(reply)) from failure
             except replies.BrokenReplyError as exc:
-                raise _refused("initialize", reply.status, str(exc)) from exc
+                raise _refused("initialize", reply.status, _leads_to(reply) or str(exc)) from exc
             version = result.get("protocolVersion")
             if version not in LEGACY:
-                raise _refused("initialize", reply.status, "it speaks no revision that we speak")
+                spoken = f"it speaks revision {version!r:.40}, which Toolgate does not"
+                named = spoken if isinstance(version, str) else "it names no revision"
+                raise _refused("initialize", reply.status, named)
             session = reply.header(SESSION) or None
             if session is not None and SESSION_ID.fullmatch(session) is None:
                 raise _refused("initialize", reply.status, "its id of the session is not visible ASCII")
@@ -318,6 +320,13 @@ def _result(reply: Reply) -> JsonObject:
     return mcp_results.result_of(message)
 
 
+def _leads_to(reply: Reply) -> str:
+    """Where a redirect leads, for operators; empty for other answers."""
+    location = (reply.header(b"location") or b"").partition(b"?")[0][:MAX_TOLD].decode("latin-1")
+    is_redirect = 300 <= reply.status < 400 and location != ""
+    return "".join(filter(str.isprintable, f"a redirect to {location}")) if is_redirect else ""
+
+
 def _told(reply: Reply) -> str:
     """What the error in an answer says, for operators."""
     try:
@@ -330,4 +339,5 @@ def _told(reply: Reply) -> str:
 
 
 def _refused(method: str, status: int, reason: str = "") -> TransportError:
-    return TransportError(Kind.PROTOCOL, f"{method}: status {status} {reason}".strip(), sent=False)
+    what = f"status {status} {reason}".strip() if status != 200 or not reason else reason
+    return TransportError(Kind.PROTOCOL, f"{method}: {what}", sent=False)

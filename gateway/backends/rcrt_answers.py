@@ -15,7 +15,7 @@ class AnswerError(Exception):
     """An answer that is not the 200 that was hoped for; the text is for our log."""
 
     def __init__(self, status: int, reason: str, retry_after_s: float | None = None) -> None:
-        super().__init__(f"status {status}: {reason}")
+        super().__init__(f"status {status}: {reason}" if reason else f"status {status}")
         self.status = status
         self.retry_after_s = retry_after_s
 

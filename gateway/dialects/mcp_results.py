@@ -28,6 +28,7 @@ from gateway.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
 
 MAX_MESSAGE_BYTES = 4096
 MAX_SENTENCE = 512  # characters in which a server says that it has no such tool; each "tool" in them costs 300 steps
+MAYBE_NULL = ("content", "structuredContent")
 NO_TEXT = "The tool failed without saying why."
 UNKNOWN_TOOL = re.compile(r"unknown tool|tool\b.{0,300}\bnot found|no such tool", re.IGNORECASE | re.DOTALL)
 WORDS = re.compile(r"\w+")
@@ -72,6 +73,14 @@ def announces_changes(about: JsonObject) -> bool:
     capabilities: Any = about.get("capabilities")
     tools = capabilities.get("tools") if isinstance(capabilities, dict) else None
     return isinstance(tools, dict) and tools.get("listChanged") is True
+
+
+def without_nulls(result: JsonObject) -> JsonObject:
+    """A result of a revision with sessions, without members that its server wrote out though they are absent.
+
+    There structured content is an object, so that null is none; since 2026-07-28 it may be any value.
+    """
+    return {key: value for key, value in result.items() if value is not None or key not in MAYBE_NULL}
 
 
 def tool_result(result: JsonObject, invocation: Invocation, *, json_text: bool, trust_meta: bool) -> ToolResult:

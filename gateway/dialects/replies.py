@@ -32,6 +32,7 @@ MAX_DEPTH = jsontext.MAX_DEPTH + 8  # what a caller may send comes back in some 
 MAX_RETRY_AFTER_MS = 24 * 3600 * 1000  # a day: no caller should wait longer
 SECONDS = re.compile(rb"([0-9]{1,9})(\.[0-9]{1,9})?")
 PLAIN = (None, b"application/json")  # what nearly all say
+AS_TEXT = b"text/plain"  # what some frameworks say, Go's among them, unless they are told that it is JSON
 # What frameworks answer, as JSON, where nothing is at a path: Starlette, Express, Nest, Fastify, Laravel, Werkzeug,
 # Spring, Kong. A tool that is not there is another matter.
 NO_SUCH_PATH = re.compile(
@@ -86,7 +87,7 @@ def not_ours(detail: str) -> NotOursError:
 
 def _document(reply: Answer, document: Json = None) -> JsonObject:
     content_type = reply.header(b"content-type")
-    if content_type not in PLAIN and b"json" not in content_type.lower():
+    if content_type not in PLAIN and not _may_be_json(content_type.lower()):
         raise BrokenReplyError("the content type is not JSON")
     if document is None:
         if len(reply.body) > jsontext.ALWAYS_HERE_BYTES and jsontext.is_wide(reply.body):
@@ -98,6 +99,10 @@ def _document(reply: Answer, document: Json = None) -> JsonObject:
     if not isinstance(document, dict):
         raise BrokenReplyError("not a JSON object")
     return document
+
+
+def _may_be_json(content_type: bytes) -> bool:
+    return b"json" in content_type or content_type.partition(b";")[0].strip() == AS_TEXT
 
 
 def reading(reply: Answer, *members: bytes) -> Reading | None:
@@ -129,7 +134,7 @@ def _result(reply: Answer, document: JsonObject, invocation: Invocation) -> Tool
         body = result["output"]  # of the RFC; in others an extra member that means nothing
     duration_ms = duration(result["duration"]) if "duration" in result else None
     if success:
-        return ToolResult(value=body.get("value"), duration_ms=duration_ms, value_bytes=len(reply.body))
+        return ToolResult(value=_value(body), duration_ms=duration_ms, value_bytes=len(reply.body))
     error = body.get("error")
     if isinstance(error, dict) and "missing_requirements" in error:
         refusal = _requirements_refusal(error.get("message"), error["missing_requirements"], invocation)
@@ -137,6 +142,12 @@ def _result(reply: Answer, document: JsonObject, invocation: Invocation) -> Tool
             raise refusal
     failure = _failure(error, reply.header(CODE))
     return ToolResult(failure=failure, duration_ms=duration_ms, tool_code=code_word(failure.extras.get("tool_code")))
+
+
+def _value(body: JsonObject) -> Json:
+    """The value of a result; some have it as `output`, where the RFC has it one level deeper."""
+    output = body.get("output")
+    return output if "value" not in body and not isinstance(output, dict) else body.get("value")
 
 
 def _failure(error: Json, said: bytes | None) -> ToolFailure:

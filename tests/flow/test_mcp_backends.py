@@ -43,6 +43,24 @@ def mcp(double: Double, **keys: Any) -> dict[str, Any]:
     return {"protocol": "mcp", "url": double.url, "toolkit": "Far", **keys}
 
 
+NULLS: list[tuple[dict[str, Any], Any]] = [
+    ({"content": [TEXT], "structuredContent": None, "isError": None, "_meta": None}, "seven"),
+    ({"content": None, "structuredContent": {"pixels": 1}}, {"pixels": 1}),
+]
+
+
+async def test_a_member_that_is_null_does_not_hide_the_others_of_a_result(start: Start) -> None:
+    """Up to 2025-11-25; since then null is a value. Ours: what models of pydantic write if nobody tells them."""
+
+    async def script(talk: Talk) -> None:
+        await talk.answer(NULLS[talk.message["params"]["arguments"]["n"]][0])
+
+    async with serving("legacy", script, {"tools/list": listing("show")}) as double:
+        caller = (await start(config({"far": mcp(double)}))).caller
+        for number, (_, value) in enumerate(NULLS):
+            assert (await caller.call("oxp", "Far.show", {"n": number})).value == value
+
+
 @ERAS
 async def test_mcp_69_blocks_are_a_value_for_other_dialects_and_blocks_for_mcp(era: str, start: Start) -> None:
     async def script(talk: Talk) -> None:

@@ -32,6 +32,7 @@ from gateway.cli.output import FAILED, USAGE, CommandError, count
 from gateway.dialects.listings import decode_report, decode_summary
 from gateway.errors import GatewayError
 from gateway.jsontext import encode
+from gateway.model import Rejected
 from gateway.openapi.curation import ALL
 from gateway.openapi.document import Document, DocumentError, read_document
 from gateway.openapi.terms import Terms
@@ -49,6 +50,7 @@ DECLARED = re.compile(rb"""(?:[{,]\s*"|^)(?:openapi|swagger)"?\s*:\s*["']?[0-9]"
 SEARCH_S = 20.0  # for all of them
 ANY_API = "api"  # a name where the title says nothing
 VARIABLE = re.compile(r"\{([^{}]*)\}")
+MAX_REASONS = 10  # lines about operations that cannot be tools
 TOO_MANY = "operations.max"  # stands in what is said about too many operations
 
 
@@ -206,6 +208,7 @@ def _server(document: Document, place: str) -> str:
     url = VARIABLE.sub(value, found if isinstance(found, str) else "/")
     try:
         parts = urlsplit(urljoin(place if re.match("https?:", place) else "", url))
+        Origin.parse(parts.geturl())
     except ValueError:
         parts = urlsplit("")
     if parts.scheme not in ("http", "https") or not parts.netloc or "{" in parts.geturl():
@@ -237,6 +240,13 @@ class Listed(NamedTuple):
     said: tuple[str, ...]
 
 
+def _reasons(rejected: Sequence[Rejected]) -> Iterator[str]:
+    """A line for each of the first operations that cannot be tools."""
+    yield from (f"  {one.id}: {one.reason}" for one in rejected[:MAX_REASONS])
+    if len(rejected) > MAX_REASONS:
+        yield f"  and {len(rejected) - MAX_REASONS} others"
+
+
 def _listed(terms: Terms, text: bytes) -> Listed:
     """What the gateway will make of the document. Raises CommandError where that is no list."""
     first, *parts = read_operations(encode(terms), text)
@@ -248,12 +258,13 @@ def _listed(terms: Terms, text: bytes) -> Listed:
         raise CommandError(USAGE, summary.failure, *tags, *([hint] if TOO_MANY in summary.failure else []))
     said = [f"  left out {len(group.ids)}: {group.text}" for group in report.left_out]
     if summary.rejected:
-        said.append(f"  {len(summary.rejected)} cannot be tools; check says why")
+        said.append(f"  left out {len(summary.rejected)} that cannot be tools; toolgate check --live says why")
     decode = decoder()
     tools = tuple(tool.tool for part in parts for tool in decode(part))
     if not tools and not said:
         raise CommandError(USAGE, "The document has no operation.")
     if not tools:
+        said = [*said[: len(report.left_out)], *_reasons(summary.rejected)]
         hint = (
             "" if terms.methods == (ALL,) else "With --method all, operations that change something become tools, too."
         )

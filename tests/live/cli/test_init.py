@@ -227,6 +227,7 @@ def test_a_list_that_shows_no_form_of_oxp_is_reported(tmp_path: Path) -> None:
         server.shutdown()
     assert "  Checked live: 1 problem.\n    math: its list shows neither form of OXP" in written.stdout
     assert "math: its list shows neither form of OXP" in checked.stdout
+    assert "\nmath:\n" not in checked.stdout  # no heading with nothing below it
 
 
 def test_a_variable_that_only_the_document_names_is_not_sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -337,22 +337,29 @@ async def test_mcp_60_a_server_that_refuses_a_version_is_offered_the_older_ones(
 
 
 @pytest.mark.parametrize(
-    "script",
+    ("script", "why"),
     [
-        lambda talk: talk.answer({"protocolVersion": "2031-01-01"}),
-        lambda talk: talk.answer({}),
-        lambda talk: talk.answer({"protocolVersion": LEGACY}, mcp_session_id="a b"),
-        lambda talk: talk.fail(-32602, "No."),
-        lambda talk: talk.fail(-32603, "No."),
-        lambda talk: talk.send(http_reply(500, b"")),
-        lambda talk: talk.send(http_reply(200, b"hello")),
+        (lambda talk: talk.answer({"protocolVersion": "2031-01-01"}), "it speaks revision '2031-01-01', which"),
+        (lambda talk: talk.answer({}), "it names no revision"),
+        (lambda talk: talk.answer({"protocolVersion": LEGACY}, mcp_session_id="a b"), "its id of the session is not"),
+        (lambda talk: talk.fail(-32602, "No."), "it refuses every revision"),
+        (lambda talk: talk.fail(-32603, "No."), "error -32603: No."),
+        (lambda talk: talk.send(http_reply(500, b"")), "status 500 not JSON"),
+        (lambda talk: talk.send(http_reply(200, b"hello")), "not JSON"),
+        (
+            lambda talk: talk.send(http_reply(302, b"", location="http://x.example/")),
+            "status 302 a redirect to http://x",
+        ),
     ],
-    ids=["a later version", "no version", "no ASCII id", "refuses all", "fails", "status 500", "no JSON"],
+    ids=["a later version", "no version", "no ASCII id", "refuses all", "fails", "status 500", "no JSON", "redirect"],
 )
-async def test_mcp_60_a_handshake_that_fails_is_a_refusal_and_runs_nothing(script: Script) -> None:
+async def test_mcp_60_a_handshake_that_fails_is_a_refusal_and_runs_nothing(script: Script, why: str) -> None:
     async with facing("legacy", others={"initialize": script}) as (backend, double):
         refused = await refusal(backend.call(INVOCATION))
         assert (refused.code, double.ran) == (ErrorCode.BACKEND_UNAVAILABLE, [])
+        with pytest.raises(GatewayError) as unlisted:
+            await backend.list_tools()
+        assert f"initialize: {why}" in str(unlisted.value.detail)
 
 
 async def stream_for_ever(talk: Talk) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.dialects import replies
 from gateway.dialects.replies import BrokenReplyError, decode_reply
-from gateway.errors import ErrorCode
+from gateway.errors import ErrorCode, GatewayError
 from gateway.model import ToolFailure, ToolResult
 from gateway.wire import WireReply
 from tests.unit.dialects.answers import invocation, reply
@@ -28,6 +28,8 @@ VALUES: list[tuple[Any, Any]] = [
     # What has no value is not the RFC's `output`, but an extra member.
     ({"call_id": "c", "success": True, "output": {}, "value": 7}, 7),
     ({"call_id": "c", "success": True, "output": {"logs": [], "error": None}, "value": 7}, 7),
+    ({"call_id": "c", "success": True, "output": 7}, 7),  # the value itself, where the RFC has it one level deeper
+    ({"call_id": "c", "success": True, "output": ["x"], "value": None}, None),
     ({"call_id": "c", "success": True}, None),  # metadata only: the tool returns nothing
     ({"call_id": "c", "success": True, "value": {"success": False}}, {"success": False}),
     ({"call_id": "c", "success": True, "value": 7, "error": {"message": "?"}}, 7),
@@ -110,6 +112,14 @@ def test_a_byte_order_mark_before_an_answer_is_ignored() -> None:
     assert decode_reply(reply(200, body), invocation()) == ToolResult(value=7)
     with pytest.raises(BrokenReplyError):
         decode_reply(reply(200, MARK + body), invocation())
+
+
+@pytest.mark.parametrize("content_type", ["text/plain", "Text/Plain; charset=utf-8"])
+def test_json_that_is_called_plain_text_is_read(content_type: str) -> None:
+    """Ours: what Go's and other frameworks write unless they are told what it is."""
+    assert decode_reply(reply(200, FLAT, content_type), invocation()) == ToolResult(value=7)
+    with pytest.raises(GatewayError, match="No"):
+        decode_reply(reply(400, {"message": "No."}, content_type), invocation())
 
 
 BROKEN: list[WireReply] = [
