@@ -14,7 +14,17 @@ from gateway.model import Json, JsonObject
 from gateway.openapi import media
 from gateway.openapi.guarded import with_fixed
 from gateway.openapi.plan import BodyKind, BodyPlan, DeepArrays, Field, Parameter
-from gateway.openapi.serialise import CONTAINERS, Encode, UnsendableError, encoder, query_text, scalar
+from gateway.openapi.serialise import (
+    CONTAINERS,
+    DELIMITERS,
+    Encode,
+    UnsendableError,
+    deep_pairs,
+    encoder,
+    query_text,
+    scalar,
+    without,
+)
 
 MAX_PARTS = 1024  # values of a body longer than what is ever read here: some long texts are read fast
 MAX_ESCAPES = 16 * 1024  # characters of a form that are encoded one by one: 5 ms
@@ -84,8 +94,8 @@ def _from_base64(value: Json) -> bytes:
 
 def _encode_form(plan: BodyPlan, value: Json) -> Body:
     has_many = len(jsontext.encode(value).translate(None, PLAIN)) > MAX_ESCAPES
-    text = form_text(plan.fields, value, _all_encoded if has_many else _with_plus, plan.deep_arrays)
-    return plan.media_type, text.encode("ascii")
+    encode = _all_encoded if has_many else None
+    return plan.media_type, form_text(plan.fields, value, encode, plan.deep_arrays).encode("ascii")
 
 
 def _with_plus(text: str) -> str:
@@ -97,17 +107,23 @@ def _all_encoded(text: str) -> str:
     return f"%{text.encode().hex('%').upper()}" if text else ""
 
 
-def form_text(fields: Mapping[str, Field], value: Json, encode: Encode, deep_arrays: DeepArrays = "repeat") -> str:
-    """An object as `name=value` pairs; nested values are JSON texts. Raises UnsendableError."""
+def form_text(
+    fields: Mapping[str, Field], value: Json, encode: Encode | None = None, deep_arrays: DeepArrays = "repeat"
+) -> str:
+    """An object as `name=value` pairs; nested values are JSON texts. Raises UnsendableError.
+
+    `encode` takes the place of what encodes names and values, whatever the style of their field.
+    """
     pairs: list[str] = []
+    encode_plain = encode or _with_plus
     for name, inner in _members(value):
         field = fields.get(name, _PLAIN)
         if field.style is not None:
-            pairs += filter(None, (query_text(_as_parameter(name, field, deep_arrays), inner),))
+            pairs += filter(None, (query_text(_as_parameter(name, field, deep_arrays), inner, encode),))
             continue
         for item in _items(inner, field):
             text = _json_text(item) if _is_json(item, field) else scalar(item)
-            pairs.append(f"{encode(name)}={encode(text)}")
+            pairs.append(f"{encode_plain(name)}={encode_plain(text)}")
     return "&".join(pairs)
 
 
@@ -144,12 +160,12 @@ def _as_parameter(name: str, field: Field, deep_arrays: DeepArrays) -> Parameter
 
 
 def _encode_multipart(plan: BodyPlan, value: Json) -> Body:
-    """One part for each member, or for each item of one that is an array (RFC 7578)."""
+    """The parts of all members (RFC 7578)."""
     parts = [
-        _part(name, item, field)
+        _part(part, item, field)
         for name, inner in _members(value)
         for field in (plan.fields.get(name, _PLAIN),)
-        for item in _items(inner, field)
+        for part, item in _parts(name, inner, field, plan.deep_arrays)
     ]
     digest = hashlib.sha256()
     for part in parts:
@@ -158,6 +174,16 @@ def _encode_multipart(plan: BodyPlan, value: Json) -> Body:
     boundary = digest.hexdigest()[:BOUNDARY_DIGITS]
     lines = [b"--%b\r\n%b\r\n" % (boundary.encode(), part) for part in parts]
     return f"{plan.media_type}; boundary={boundary}", b"".join((*lines, b"--%b--\r\n" % boundary.encode()))
+
+
+def _parts(name: str, value: Json, field: Field, deep_arrays: DeepArrays) -> list[tuple[str, Json]]:
+    """The names and values of a member's parts: one for each item of an array, unless its style is another."""
+    if field.style == "deepObject":
+        return list(deep_pairs(name, value, deep_arrays))
+    if field.style is not None and type(value) is list:
+        delimiter = DELIMITERS.get(field.style, ",")[0]
+        return [(name, delimiter.join(without(delimiter, scalar(item)) for item in value))] if value else []
+    return [(name, item) for item in _items(value, field)]
 
 
 def _part(name: str, value: Json, field: Field) -> bytes:

@@ -27,6 +27,7 @@ from gateway.openapi.texts import harmless
 SHOWN = 40  # characters of a document in a message
 
 _MARKS: dict[Direction, str] = {"input": "readOnly", "patch": "readOnly", "output": "writeOnly", "exact": ""}
+INT_OR_STRING = "int-or-string"  # of Kubernetes, whose documents of Swagger 2.0 call a port's number or name a string
 _BESIDE_REF = ANNOTATIONS | {"$ref", "nullable", "x-nullable"}  # what documents of 3.0 mean to say beside a reference
 
 
@@ -88,6 +89,8 @@ class Conversion:
         except ValueError:
             self._left_out(keyword, value)
         else:
+            if types == "string" and here.schema.get("format") == INT_OR_STRING:
+                types = ["integer", "string"]
             if types is not None:
                 here.result[keyword] = types
 

@@ -13,10 +13,11 @@ from gateway.openapi.arguments import BODY, Argument, arguments_of
 from gateway.openapi.definitions import Needed
 from gateway.openapi.errors import OperationError, UnresolvedError
 from gateway.openapi.guarded import FORMS
+from gateway.openapi.kinds import kinds_of
 from gateway.openapi.members import POINTER, has_member, requires_members, taken_out
 from gateway.openapi.operations import Operation
 from gateway.openapi.payloads import payload_of
-from gateway.openapi.plan import METHOD_FIELD, BodyPlan, Parameter
+from gateway.openapi.plan import METHOD_FIELD, BodyPlan, DeepArrays, Parameter
 from gateway.openapi.schemas import Converter
 from gateway.openapi.terms import Terms, ToolTerms
 from gateway.openapi.texts import harmless
@@ -83,10 +84,11 @@ def _input_of(
     required = [one.argument for one in shown if one.required]
     body = _body(operation, converter, terms, tool_terms, needed, properties, required, warnings)
     schema = _root(properties, required, converter.definitions(needed))
+    arrays = _deep_arrays(terms, arguments, body, converter)
     return Input(
         schema=_small(schema, terms.bounds.max_schema_bytes, warnings),
-        parameters=tuple(_parameter(one, terms) for one in arguments),
-        body=body,
+        parameters=tuple(_parameter(one, arrays) for one in arguments),
+        body=body and replace(body, deep_arrays=arrays if _is_deep(body) else "repeat"),
         warnings=tuple(warnings),
         not_inferrable=tuple(one.argument for one in shown if one.required and one.where in ("header", "cookie")),
     )
@@ -101,7 +103,24 @@ def _root(properties: JsonObject, required: list[str], definitions: JsonObject) 
     return root
 
 
-def _parameter(argument: Argument, terms: Terms) -> Parameter:
+def _is_deep(body: BodyPlan) -> bool:
+    return any(one.style == "deepObject" for one in body.fields.values())
+
+
+def _deep_arrays(terms: Terms, arguments: list[Argument], body: BodyPlan | None, converter: Converter) -> DeepArrays:
+    """How arrays within values in the style deepObject are sent.
+
+    An array that is such a value itself has brackets only, so that an API that takes one reads brackets.
+    """
+    if terms.deep_arrays != "auto":
+        return terms.deep_arrays
+    if body is not None and body.deep_arrays == "brackets":
+        return "brackets"
+    deep = [one.schema for one in arguments if one.style == "deepObject" and not one.media_type]
+    return "brackets" if any("array" in kinds_of(schema, converter) for schema in deep) else "repeat"
+
+
+def _parameter(argument: Argument, arrays: DeepArrays) -> Parameter:
     return Parameter(
         argument=argument.argument,
         name=argument.name,
@@ -112,7 +131,7 @@ def _parameter(argument: Argument, terms: Terms) -> Parameter:
         allow_reserved=argument.allow_reserved,
         media_type=argument.media_type,
         encoded_slashes=argument.where == "path" and argument.encoded_slashes,
-        deep_arrays=terms.deep_arrays if argument.style == "deepObject" else "repeat",
+        deep_arrays=arrays if argument.style == "deepObject" else "repeat",
         fixed=argument.fixed,
     )
 
@@ -243,9 +262,7 @@ def _body(
         media_type=payload.media_type,
         required=is_required,
         fields=payload.fields,
-        deep_arrays=terms.deep_arrays
-        if any(one.style == "deepObject" for one in payload.fields.values())
-        else "repeat",
+        deep_arrays="brackets" if payload.has_deep_lists else "repeat",
         fixed=fixed,
         hidden=hidden,
         argument=argument,

@@ -63,6 +63,7 @@ class Payload(Struct, frozen=True, kw_only=True):
     schema: Json
     direction: Direction = "input"
     fields: Mapping[str, Field] = {}
+    has_deep_lists: bool = False  # arrays that are themselves in the style deepObject
 
 
 def payload_of(content: JsonObject, wanted: str, converter: Converter) -> Payload:
@@ -139,12 +140,14 @@ def _form(kind: str, sent: str, described: JsonObject, converter: Converter) -> 
         raise OperationError(f"Its body is {kind}, which is made of objects as a form only.")
     encodings = encoding if isinstance(encoding, dict) else {}
     fields: dict[str, Field] = {}
+    has_deep_lists = False
     for part in converter.parts(converter.resolve(schema), *_IN_PLACE):
         properties = part.get("properties")
         for name, inner in properties.items() if isinstance(properties, dict) else ():
             field = _field(inner, follow(encodings.get(name)), converter, is_multipart=is_multipart)
             if field != Field():
                 fields[name] = field
+            has_deep_lists |= field.style == "deepObject" and "array" in kinds_of(inner, converter)
     schema = of_kinds(schema, frozenset({"object"}), converter)
     if is_multipart:
         sent = MULTIPART  # a boundary is ours
@@ -153,6 +156,7 @@ def _form(kind: str, sent: str, described: JsonObject, converter: Converter) -> 
         media_type=sent,
         schema=_with_fields(schema, fields, converter),
         fields=fields,
+        has_deep_lists=has_deep_lists,
     )
 
 
@@ -161,16 +165,32 @@ def _field(schema: Json, encoding: Json, converter: Converter, *, is_multipart: 
     style, explode, headers = said.get("style"), said.get("explode"), said.get("headers")
     content_type = said.get("contentType")
     content_type = content_type.strip() if isinstance(content_type, str) else ""
-    has_style = not is_multipart and (style is not None or explode is not None or said.get("allowReserved") is True)
     chosen: Style = style if style in STYLES["query"] else "form"
+    is_binary = is_multipart and _is_binary(schema, content_type, converter)
+    if is_multipart:
+        has_style = not is_binary and _is_styled_part(schema, chosen, explode, converter)
+    else:
+        has_style = style is not None or explode is not None or said.get("allowReserved") is True
     return Field(
         content_type=content_type if MEDIA_TYPE.fullmatch(content_type) else "",
         style=chosen if has_style else None,
         explode=explode if isinstance(explode, bool) else chosen == "form",
         allow_reserved=has_style and said.get("allowReserved") is True,
-        is_binary=is_multipart and _is_binary(schema, content_type, converter),
+        is_binary=is_binary,
         headers=_fixed_headers(headers, converter) if is_multipart and isinstance(headers, dict) else {},
     )
+
+
+def _is_styled_part(schema: Json, style: Style, explode: Json, converter: Converter) -> bool:
+    """Whether a member of a multipart body is sent in a style that differs from parts for its items.
+
+    By 3.0 styles count for nothing there, and tools write `form` beside all members. Documents that say more than that
+    mean it: APIs that read brackets in forms read them in parts, and Swagger 2.0 joins arrays in all its forms.
+    """
+    if style == "deepObject":
+        return True
+    is_joined = explode is False or (style != "form" and explode is None)
+    return is_joined and kinds_of(schema, converter) - {"null"} == {"array"}
 
 
 def _is_binary(schema: Json, content_type: str, converter: Converter) -> bool:

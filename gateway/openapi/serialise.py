@@ -11,7 +11,7 @@ from collections.abc import Callable
 from functools import lru_cache, partial
 
 from gateway.model import Json
-from gateway.openapi.plan import Parameter
+from gateway.openapi.plan import DeepArrays, Parameter
 from gateway.wire import is_token
 
 # What `allow_reserved` leaves as it is; never what ends the part of a URL it stands in, or means another character.
@@ -101,21 +101,26 @@ def _matrix_pair(name: str, text: str) -> str:
     return f";{name}={text}" if text else f";{name}"  # RFC 6570, 3.2.7
 
 
-def query_text(parameter: Parameter, value: Json) -> str | None:
-    """The pairs of a parameter in a query; None if there are none. Raises UnsendableError."""
+def query_text(parameter: Parameter, value: Json, encode: Encode | None = None) -> str | None:
+    """The pairs of a parameter in a query; None if there are none. Raises UnsendableError.
+
+    `encode` takes the place of what encodes names and values by the rules of the parameter.
+    """
     name, style = encoded_name(parameter.name), parameter.style
     if parameter.media_type:
         return f"{name}={encoded(content(parameter, value))}"
     if style == "deepObject":
-        return "&".join(_deep(name, value, parameter, is_nameless=True)) or None
+        encode_name, encode_value = encode or encoded, encode or _value_encoder(parameter)
+        pairs = deep_pairs(parameter.name, value, parameter.deep_arrays)
+        return "&".join([f"{encode_name(inner)}={encode_value(text)}" for inner, text in pairs]) or None
     if type(value) not in CONTAINERS:
-        return f"{name}={_value_encoder(parameter)(scalar(value))}"
+        return f"{name}={(encode or _value_encoder(parameter))(scalar(value))}"
     if style in DELIMITERS:
         if not parameter.explode:
-            return _delimited(name, value, *DELIMITERS[style])
+            return _delimited(name, value, *DELIMITERS[style], encode or encoded)
         if type(value) is dict:
             raise UnsendableError("is an object, which cannot be sent here")
-    return _form(name, value, parameter.explode, _member_encoder(parameter), "&")
+    return _form(name, value, parameter.explode, encode or _member_encoder(parameter), "&")
 
 
 def _form(name: str, value: Json, explode: bool, encode: Encode, joint: str) -> str | None:
@@ -127,49 +132,49 @@ def _form(name: str, value: Json, explode: bool, encode: Encode, joint: str) -> 
     return joint.join(parts if type(value) is dict else [f"{name}={part}" for part in parts])
 
 
-def _delimited(name: str, value: Json, delimiter: str, joint: str) -> str | None:
+def _delimited(name: str, value: Json, delimiter: str, joint: str, encode: Encode) -> str | None:
     """Joins parts with a delimiter that is encoded itself, so that none of them may hold it."""
-
-    def encode(text: str) -> str:
-        if delimiter in text:
-            raise UnsendableError(f"holds {delimiter!r}, which separates its items")
-        return encoded(text)
-
-    parts = _parts(value, False, encode)
+    parts = _parts(value, False, lambda text: encode(without(delimiter, text)))
     return f"{name}={joint.join(parts)}" if parts else None
 
 
-def _deep(name: str, value: Json, parameter: Parameter, *, is_nameless: bool = False) -> list[str]:
-    """The pairs of a value of any kind, with the names of its members in brackets, as PHP, Rails and Node read them."""
-    pairs: list[str] = []
+def without(delimiter: str, text: str) -> str:
+    """A text that may not hold what separates it from others. Raises UnsendableError."""
+    if delimiter in text:
+        raise UnsendableError(f"holds {delimiter!r}, which separates its items")
+    return text
+
+
+def deep_pairs(name: str, value: Json, arrays: DeepArrays, *, is_nameless: bool = True) -> list[tuple[str, str]]:
+    """The names and texts of a value of any kind, with its members in brackets, as PHP, Rails and Node read them.
+
+    Nothing in them is encoded. Raises UnsendableError.
+    """
+    pairs: list[tuple[str, str]] = []
     if type(value) is dict:
         for key, inner in value.items():
             if "[" in key or "]" in key:
                 raise UnsendableError("has a member whose name holds a bracket")
             if inner is not None:
-                pairs += _deep(f"{name}%5B{encoded(key)}%5D", inner, parameter)
+                pairs += deep_pairs(f"{name}[{key}]", inner, arrays, is_nameless=False)
     elif type(value) is list:
         for index, item in enumerate(value):
-            mark = _mark(index, item, parameter, is_nameless=is_nameless)
-            pairs += _deep(name + mark, item, parameter, is_nameless=True)
+            mark = _mark(index, item, arrays, is_nameless=is_nameless)
+            pairs += deep_pairs(name + mark, item, arrays)
     else:
-        pairs.append(f"{name}={_deep_value(value, parameter)}")
+        pairs.append((name, scalar(value)))
     return pairs
 
 
-def _mark(index: int, item: Json, parameter: Parameter, *, is_nameless: bool) -> str:
+def _mark(index: int, item: Json, arrays: DeepArrays, *, is_nameless: bool) -> str:
     """What tells an item of an array from others, in the form that the server's framework reads; no standard has one.
 
     Only its index tells what belongs to an item that is an array or object. An array that has no name of a member, such
     as the whole value, has brackets: where a name is to be repeated, documents say `form`.
     """
-    if type(item) in CONTAINERS or parameter.deep_arrays == "indexes":
-        return f"%5B{index}%5D"
-    return "%5B%5D" if is_nameless or parameter.deep_arrays == "brackets" else ""
-
-
-def _deep_value(value: Json, parameter: Parameter) -> str:
-    return _value_encoder(parameter)(scalar(value))
+    if type(item) in CONTAINERS or arrays == "indexes":
+        return f"[{index}]"
+    return "[]" if is_nameless or arrays == "brackets" else ""
 
 
 def header_text(parameter: Parameter, value: Json) -> str | None:

@@ -65,7 +65,7 @@ class Terms(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tools: Mapping[str, ToolTerms] = {}
     server_variables: Mapping[str, str] = {}
     output_schemas: Literal["full", "capped", "none"] = "capped"
-    deep_arrays: Literal["repeat", "brackets", "indexes"] = "repeat"
+    deep_arrays: Literal["auto", "repeat", "brackets", "indexes"] = "auto"
     max_binary_bytes: int = 1024 * 1024
     success: str = ""  # of all operations that do not say it themselves
     key_header: str = ""

@@ -44,7 +44,7 @@ from gateway.settings.web import is_loopback
 
 References = Literal["local", "files"]
 OutputSchemas = Literal["full", "capped", "none"]
-DeepArrays = Literal["repeat", "brackets", "indexes"]
+DeepArrays = Literal["auto", "repeat", "brackets", "indexes"]
 KeyForm = Literal["quoted", "bare"]
 
 
@@ -209,7 +209,9 @@ class OpenApiBackendSettings(ReplicatedBackendSettings):
         "never (`none`).",
     )
     deep_arrays: Choice[DeepArrays] = setting(
-        "repeat", "How arrays within `deepObject` parameters are sent: `a[b]=1`, `a[b][]=1` or `a[b][0]=1`."
+        "auto",
+        "How arrays within `deepObject` parameters are sent: `a[b]=1`, `a[b][]=1` or `a[b][0]=1`. `auto`: as "
+        "`brackets` in operations of which such a parameter is itself an array, else as `repeat`.",
     )
     idempotency_key: IdempotencyKeySettings | None = setting(
         None,

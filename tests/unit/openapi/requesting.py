@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import email.policy
+from email.message import EmailMessage
+from email.parser import BytesParser
 from typing import Any
 
 import pytest
@@ -66,3 +69,19 @@ def refusal(plan: Plan, arguments: Any) -> dict[str, str]:
 
 def body_plan(kind: Any, media_type: str, **more: Any) -> Plan:
     return plan_of(method="POST", body=BodyPlan(kind=kind, media_type=media_type, **more))
+
+
+def parts_of(request: WireRequest) -> list[tuple[Any, ...]]:
+    """Name, type, file name and content of each part, as the standard library reads them."""
+    head = f"Content-Type: {header(request, 'content-type')}\r\n\r\n".encode()
+    message = BytesParser(EmailMessage, policy=email.policy.HTTP).parsebytes(head + request.body)
+    assert not message.defects
+    return [
+        (
+            part.get_param("name", header="content-disposition"),
+            part.get_content_type(),
+            part.get_filename(),
+            part.get_payload(decode=True),
+        )
+        for part in message.iter_parts()
+    ]

@@ -9,8 +9,9 @@ import pytest
 from gateway.openapi.errors import OperationError
 from gateway.openapi.inputs import Input
 from gateway.schemas import CompiledSchema
+from gateway.wire import WireRequest
 from tests.unit.openapi.converting import body_, input_
-from tests.unit.openapi.requesting import plan_of, send
+from tests.unit.openapi.requesting import parts_of, plan_of, send
 
 STRING: Any = {"type": "string"}
 OBJECT: Any = {"type": "object", "properties": {"gte": {"type": "integer"}, "tags": {"type": "array", "items": STRING}}}
@@ -32,6 +33,10 @@ def target(found: Input, value: Any) -> str:
     assert takes(found, "q", value)
     path = send(plan_of(*found.parameters, path="/x"), {"q": value}).path.partition("?")[2]
     return path.replace("%5B", "[").replace("%5D", "]")
+
+
+def sent_body(found: Input, body: Any) -> WireRequest:
+    return send(plan_of(method="POST", body=found.body), {"body": body})
 
 
 def test_parameters_of_payment_apis_are_sent() -> None:
@@ -64,6 +69,61 @@ def test_forms_of_payment_apis_are_sent() -> None:
     assert sent({"address": {"gte": 1}, "range": {"gte": 1}}) == "address[gte%5D=1&range=gte,1"
     for wrong in ({"tags": ["a"]}, [{"gte": 1}], {"x": {"y": 1}}):
         assert not takes(found, "body", {"range": wrong})
+
+
+def test_an_api_that_takes_lists_in_brackets_has_all_lists_so() -> None:
+    inner: Any = {"type": "object", "properties": {"rates": {"type": "array", "items": STRING}}}
+    expand: Any = {"type": "array", "items": STRING}
+    deep = {"style": "deepObject", "explode": True}
+    filtered: Any = {"name": "q", "in": "query", "schema": inner, **deep}
+    listed: Any = {"name": "expand", "in": "query", "schema": expand, **deep}
+    content = {
+        FORM: {"schema": {"properties": {"a": inner, "expand": expand}}, "encoding": {"a": deep, "expand": deep}}
+    }
+    for nodes, expected in ([filtered], "q[rates]=x&q[rates]=y"), ([filtered, listed], "q[rates][]=x&q[rates][]=y"):
+        assert target(input_({"parameters": nodes}), {"rates": ["x", "y"]}) == expected
+    for arrays, mark in (("auto", "[]"), ("repeat", ""), ("indexes", "[0]")):
+        found = body_(content, terms={"deep_arrays": arrays})
+        body = send(plan_of(method="POST", body=found.body), {"body": {"a": {"rates": ["x"]}}}).body
+        assert body.decode().replace("%5B", "[").replace("%5D", "]") == f"a[rates]{mark}=x"
+
+
+def test_parts_have_the_style_that_a_document_gives_them() -> None:
+    link: Any = {"type": "object", "properties": {"create": {"type": "boolean"}, "tags": {"type": "array"}}}
+    properties: Any = {
+        "file": {"type": "string", "format": "binary"},
+        "link": link,
+        "expand": {"type": "array", "items": STRING},
+        "csv": {"type": "array", "items": {"type": "integer"}},
+        "usual": {"type": "array", "items": link},
+        "joined": link,
+    }
+    deep: Any = {"style": "deepObject", "explode": True}
+    joined: Any = {"style": "form", "explode": False}
+    encoding: Any = {name: {"style": "form"} for name in properties}
+    encoding |= {"link": deep, "expand": deep, "csv": joined, "joined": joined}
+    found = body_({"multipart/form-data": {"schema": {"properties": properties}, "encoding": encoding}})
+    body = {
+        "file": "aGk=",
+        "link": {"create": True, "tags": ["&", "="]},
+        "expand": ["a b", "c"],
+        "csv": [1, 2],
+        "usual": [{"create": True}],
+        "joined": {"tags": [1]},
+    }
+    assert takes(found, "body", body)
+    assert [(name, content) for name, _, _, content in parts_of(sent_body(found, body))] == [
+        ("file", b"hi"),
+        ("link[create]", b"true"),
+        ("link[tags][]", b"&"),
+        ("link[tags][]", b"="),
+        ("expand[]", b"a b"),
+        ("expand[]", b"c"),
+        ("csv", b"1,2"),
+        ("usual", b'{"create":true}'),
+        ("joined", b'{"tags":[1]}'),
+    ]
+    assert not takes(found, "body", {"csv": [[1]]})
 
 
 NARROWED: list[tuple[Any, list[Any], list[Any]]] = [

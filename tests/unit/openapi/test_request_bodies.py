@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import base64
-import email.policy
-from email.message import EmailMessage
-from email.parser import BytesParser
 from typing import Any
 from urllib.parse import parse_qsl
 
@@ -16,7 +13,7 @@ from msgspec import Raw
 from gateway import jsontext
 from gateway.openapi.plan import BodyPlan, Field
 from gateway.wire import WireRequest
-from tests.unit.openapi.requesting import body_plan, header, parameter, plan_of, refusal, send
+from tests.unit.openapi.requesting import body_plan, header, parameter, parts_of, plan_of, refusal, send
 
 FORM = "application/x-www-form-urlencoded"
 PICTURE = bytes(range(256))
@@ -102,22 +99,6 @@ def test_openapi_37_t17_forms_repeat_arrays_and_nest_json() -> None:
     assert wrong("form", FORM, [])
     assert wrong("form", FORM, "a=b")
     assert wrong("form", FORM, {"a": [[1], None]})
-
-
-def parts_of(request: WireRequest) -> list[tuple[Any, ...]]:
-    """Name, type, file name and content of each part, as the standard library reads them."""
-    head = f"Content-Type: {header(request, 'content-type')}\r\n\r\n".encode()
-    message = BytesParser(EmailMessage, policy=email.policy.HTTP).parsebytes(head + request.body)
-    assert not message.defects
-    return [
-        (
-            part.get_param("name", header="content-disposition"),
-            part.get_content_type(),
-            part.get_filename(),
-            part.get_payload(decode=True),
-        )
-        for part in message.iter_parts()
-    ]
 
 
 FIELDS = {"file": Field(is_binary=True), "typed": Field(content_type="image/*, image/png", is_binary=True)}
@@ -236,3 +217,13 @@ def test_openapi_37_forms_are_read_as_they_were_given() -> None:
     for long in ([], [("long", "a&" * 10_000), ("longer", "é" * 20_000), ("none", "")]):
         body = sent("form", FORM, value | dict(long)).decode("ascii")
         assert parse_qsl(body, keep_blank_values=True, strict_parsing=True) == expected + long
+
+
+@pytest.mark.parametrize("style", ["form", "deepObject", "pipeDelimited"])
+@pytest.mark.parametrize("explode", [True, False])
+def test_no_style_encodes_long_texts_one_character_at_a_time(style: Any, explode: bool) -> None:
+    text = "a&" * 20_000
+    field = Field(style=style, explode=explode, allow_reserved=True)
+    for value in (text, [text]):
+        body = sent("form", FORM, {"f": value}, fields={"f": field}).decode("ascii")
+        assert body.partition("=")[2] == f"%{text.encode().hex('%').upper()}"  # every byte, at once

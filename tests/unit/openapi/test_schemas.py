@@ -19,6 +19,7 @@ DEF = {"$ref": "#/$defs/X"}
 KEYWORDS: list[tuple[Any, Any]] = [  # a schema of 3.0, without what it refers to, and what becomes of it
     ({"type": "string", "nullable": True}, {"type": ["string", "null"]}),
     ({"type": "string", "nullable": False}, {"type": "string"}),
+    ({"type": "string", "format": "int-or-string"}, {"type": ["integer", "string"], "format": "int-or-string"}),
     ({"type": "string", "nullable": True, "enum": ["a"]}, {"type": ["string", "null"], "enum": ["a", None]}),
     ({"type": "string", "x-nullable": True, "enum": [None]}, {"type": ["string", "null"], "enum": [None]}),
     ({"enum": ["a"], "nullable": True}, {"enum": ["a", None]}),
