@@ -139,7 +139,7 @@ WRONG: dict[str, tuple[dict[str, Any], str, str, bool]] = {
     "deep": ({}, BROKEN, "broken answer", False),
     "latin": ({}, BROKEN, "broken answer", False),
     "gzip": ({}, BROKEN, "broken answer", False),
-    "endless": ({}, BROKEN, "broken answer", False),
+    "endless": ({}, "result_too_large", "passes a limit", False),
     "dropped": ({}, "unknown", "The connection to the tool server broke", True),
     "redirect": ({}, "tool_error", "moved", False),
     "loop": ({}, "tool_error", "moved", False),
