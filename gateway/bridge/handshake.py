@@ -61,6 +61,7 @@ async def find_era(command: Sequence[str]) -> Era:
         return "legacy"
     finally:
         await program.end()
+        reading.cancel()
         await asyncio.wait([reading])
     return "modern" if MODERN in _versions(response) else "legacy"
 

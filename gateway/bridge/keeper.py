@@ -98,6 +98,7 @@ class Keeper:
             self._is_ready.clear()
             relay.end()
             code = await program.end()
+            reading.cancel()  # it has ended: whatever it has still said is for nobody
             await asyncio.wait([reading])
             fields = {
                 "pid": program.pid,

@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
 
+from gateway.bridge.sparing import SparingLog
 from gateway.logs.output import printable
 
 log = logging.getLogger("gateway.bridge")
 
 MAX_LINE_BYTES = 16 * 1024 * 1024  # a result with images; what is longer could not be told from a server gone wild
 LINES_AT_ONCE = 64  # handed over between two turns of the event loop
-MAX_LOGGED = 2000  # characters of a line of standard error
+MAX_LOGGED = 2000  # bytes of a line of standard error
 END_S = 5.0  # how long a process may take to end by itself, and again after SIGTERM
 
 
@@ -88,15 +89,21 @@ class Program:
 
     async def _log_complaints(self) -> None:
         assert self._process.stderr is not None
-        while True:
-            try:
-                line = await self._process.stderr.readline()
-            except ValueError:  # too long; the next piece of it follows
-                continue
-            if not line:
-                return
-            if text := line.decode(errors="replace").strip():
-                log.info("stderr", extra={"pid": self.pid, "line": text[:MAX_LOGGED]})
+        sparing = SparingLog(logging.INFO, "stderr")
+        try:
+            for number in count(1):
+                if not number % LINES_AT_ONCE:
+                    await asyncio.sleep(0)
+                try:
+                    line = await self._process.stderr.readline()
+                except ValueError:  # too long; the next piece of it follows
+                    continue
+                if not line:
+                    return
+                if text := line[:MAX_LOGGED].decode(errors="replace").strip():
+                    sparing.write({"pid": self.pid, "line": text})
+        finally:
+            sparing.end({"pid": self.pid})
 
     async def end(self, patience_s: float = END_S) -> int:
         """Ends the process: closes its input, then SIGTERM, then SIGKILL, also for what it has started.

@@ -15,12 +15,11 @@ import msgspec
 from msgspec import Raw, Struct
 
 from gateway import jsontext
+from gateway.bridge.sparing import SparingLog
 from gateway.bridge.unread import Unread
 from gateway.dialects.mcp_wire import INTERNAL, NO_METHOD, SUBSCRIPTION_MEMBER, envelope
 from gateway.jsontext import encode
 from gateway.model import Json, JsonObject
-
-log = logging.getLogger("gateway.bridge")
 
 MAX_WAITING = 256  # requests at once
 MAX_UNSENT_BYTES = 16 * 1024 * 1024  # of messages that the program has not read; more requests are refused then
@@ -111,6 +110,7 @@ class Relay:
         self._numbers = count(1)
         self._waiting: dict[int, Asked] = {}
         self._by_key: dict[Key, Asked] = {}
+        self._strays = SparingLog(logging.WARNING, "a line on standard output is no message")
         self._has_ended = False
         self.lost = 0  # requests that were under way as the process ended
 
@@ -174,6 +174,7 @@ class Relay:
     def end(self) -> None:
         """Fails all requests, because the process has ended."""
         self._has_ended = True
+        self._strays.end({})
         for asked in list(self._waiting.values()):
             self._forget(asked)
             asked.fail(INTERNAL, ENDED)
@@ -192,7 +193,7 @@ class Relay:
         try:
             received = _read(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            log.warning("a line on standard output is no message", extra={"bytes": len(line)})
+            self._strays.write({"bytes": len(line)})
             return
         if received.method is None:
             self._respond(received)

@@ -1,4 +1,4 @@
-"""An MCP server on standard input and output, by hand: `stdio_mcp_server.py (legacy|modern|both|exits|stubborn|deaf)`.
+"""An MCP server on standard input and output, by hand. One word says which: `legacy`, `modern`, `both`, `exits`...
 
 It uses nothing of the gateway. Each tool is one thing a server may do.
 """
@@ -12,6 +12,7 @@ import sys
 from typing import Any
 
 MODERN = "2026-07-28"
+FLOODS = {"floods-stdout": sys.stdout, "floods-stderr": sys.stderr}  # without an end, once a tool was called
 TOOLS = ("echo", "crash", "hang", "swap", "ask", "complain", "babble")
 
 
@@ -97,6 +98,8 @@ def main(kind: str) -> None:
         server.hear(json.loads(line))
         while kind == "deaf" and '"tools/call"' in line:  # it reads no more
             signal.pause()
+        while kind in FLOODS and '"tools/call"' in line:
+            FLOODS[kind].write("Listening...\n" * 1000)
     complain("My input was closed.")
     while kind == "stubborn":
         signal.pause()

@@ -237,6 +237,23 @@ def test_what_a_program_does_not_read_is_refused_before_it_fills_the_memory() ->
         assert site.command.ended() == 0
 
 
+@pytest.mark.parametrize(
+    ("on", "message"), [("stderr", "stderr"), ("stdout", "a line on standard output is no message")]
+)
+def test_a_program_that_writes_without_an_end_is_logged_sparingly_holds_nobody_up_and_ends(
+    on: str, message: str
+) -> None:
+    with bridge(f"floods-{on}", "--era", "legacy") as site:
+        assert site.text("echo") == "{}"
+        site.command.wait_for('"left_out":')
+        assert site.post(INITIALIZE).json()["result"]["serverInfo"]["name"] == "by hand"
+        site.command.process.terminate()
+        assert site.command.ended() == 0
+        lines = site.lines(message)
+        assert sum(line.get("left_out", 0) for line in lines) > 10 * len(lines)
+    assert gone([site.pid])
+
+
 def memory_bytes(pid: int) -> int:
     """How much of a process is in memory (proc_pid_status(5))."""
     status = Path(f"/proc/{pid}/status").read_text()
