@@ -73,7 +73,7 @@ def note_broken_off(lease: Lease[Server], exc: TransportError, given_s: float, *
 
 
 def _broken(said: str) -> ToolResult:
-    """The result of a call with a broken answer, in the tool server's own words if there are any."""
+    """The result of a call with a broken answer, in words for the caller if there are any."""
     return ToolResult(failure=ToolFailure(message=said, code=FailureCode.BROKEN_ANSWER)) if said else BROKEN
 
 

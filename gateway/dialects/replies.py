@@ -49,7 +49,7 @@ MAX_DATE = 64  # characters; an HTTP date has 33 at most
 class BrokenReplyError(Exception):
     """An answer that cannot be read; the tool may have run. The text says why, for our log.
 
-    `said` is what the tool server itself says in it, for the caller.
+    `said` is for the caller: what the tool server itself says in it, or which setting does not fit it.
     """
 
     def __init__(self, reason: str, said: str = "") -> None:

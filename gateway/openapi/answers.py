@@ -128,7 +128,7 @@ def _of_json(reply: Answer, text: bytes, plan: AnswerPlan, document: Json) -> To
     succeeded, found = value
     if succeeded:
         return ToolResult(value=found, value_bytes=size)
-    message = found or f"The service says in its answer ({reply.status}) that this has failed."
+    message = found or f"The answer ({reply.status}) does not say that this has succeeded."
     return ToolResult(failure=ToolFailure(message=message, extras={"status": reply.status}))
 
 
@@ -148,7 +148,7 @@ def _value(reply: Answer, text: bytes, plan: AnswerPlan, document: Json) -> Json
             return [True, None] if plan.success else None  # an empty line
         raise BrokenReplyError(f"status {reply.status}, not JSON: {exc}") from exc
     except SelectionError as exc:
-        raise BrokenReplyError(str(exc)) from exc
+        raise BrokenReplyError(str(exc), f"The answer ({reply.status}) came, but {exc}.") from exc
 
 
 def _bound(size: int, plan: AnswerPlan) -> int:

@@ -163,7 +163,10 @@ def _check_known(arguments: list[Argument], operation: Operation, tool_terms: To
         about_body = operation.body is not None and (name == BODY or name.startswith(POINTER))
         if name not in known and not about_body:
             have = ", ".join(sorted(one.argument for one in arguments))[:200] or "none"
-            raise OperationError(f"Its terms name the argument {name[:64]!r}, which it does not have; it has {have}.")
+            raise OperationError(
+                f"Its entry under tools names the argument {name[:64]!r}, which the operation does not have; "
+                f"it has {have}."
+            )
 
 
 def _fixed(arguments: list[Argument], values: Mapping[str, Json]) -> dict[str, Json]:
@@ -188,7 +191,9 @@ def _hidden(arguments: list[Argument], fixed: Mapping[str, Json], tool_terms: To
     } - fixed.keys()
     for one in arguments:
         if one.argument in hidden and one.required:
-            raise OperationError(f"Its terms hide the argument {one.argument!r}, which is required; give it a value.")
+            raise OperationError(
+                f"Its entry under tools hides the argument {one.argument!r}, which is required; give it a value."
+            )
     return hidden
 
 
@@ -201,7 +206,7 @@ def _as_said(arguments: list[Argument], operation: Operation, terms: Terms, tool
     for one in arguments:
         key = one.argument if one.argument in tool_terms.rename or one.name in own else one.name
         if key in tool_terms.rename and one.argument in fixed:
-            raise OperationError(f"Its terms rename the argument {key[:64]!r}, which callers do not see.")
+            raise OperationError(f"Its entry under tools renames the argument {key[:64]!r}, which callers do not see.")
         found.append(
             replace(
                 one,
@@ -213,7 +218,7 @@ def _as_said(arguments: list[Argument], operation: Operation, terms: Terms, tool
     names = [one.argument for one in found if one.fixed is UNSET]
     names += [tool_terms.rename.get(BODY, BODY)] if operation.body is not None else []
     if twice := next((name for name in names if names.count(name) > 1), ""):
-        raise OperationError(f"Its terms give two of its arguments the name {twice!r}.")
+        raise OperationError(f"Its entry under tools gives two of its arguments the name {twice!r}.")
     return found
 
 
@@ -238,7 +243,7 @@ def _body(
     is_required = operation.body.get("required") is True
     if BODY in tool_terms.hide:
         if is_required:
-            raise OperationError("Its terms hide the body, which is required; give it a value.")
+            raise OperationError("Its entry under tools hides the body, which is required; give it a value.")
         return None
     if operation.method in USUALLY_WITHOUT_BODY:
         warnings.append(f"It takes a body with {operation.method}, which some servers and proxies drop.")

@@ -94,9 +94,11 @@ def _taken(schema: Json, tokens: Sequence[str], converter: Converter, *, is_hidd
     kinds, members = kinds_of(schema, converter), _members(schema, converter)
     token, *rest = tokens
     if (kinds and "object" not in kinds) or (members and token not in members):
-        raise OperationError(f"Its terms name {'/'.join(tokens)[:64]!r} in its body, which it does not have.")
+        raise OperationError(
+            f"The configuration names {'/'.join(tokens)[:64]!r} in its body, which has no such member."
+        )
     if is_hidden and not rest and any(token in texts_of(part.get("required")) for part in _parts(schema, converter)):
-        raise OperationError(f"Its terms hide {token[:64]!r} in its body, which is required; give it a value.")
+        raise OperationError(f"The configuration hides {token[:64]!r} in its body, which is required; give it a value.")
     if rest and token not in members:
         return schema  # what is inside an object of which nothing is said
     schema = _without(schema, tokens, converter, is_hidden=is_hidden)

@@ -23,7 +23,8 @@ from gateway.openapi.terms import Terms
 
 MAX_TAGS = 60  # that are shown; those of most operations
 MAX_SCHEMES = 20
-NO_LIST = "It is chosen, but no list is made."  # of an operation in a document that cannot be used as a whole
+# Of an operation in a document that cannot be used as a whole.
+NO_LIST = "It is chosen, but the configuration does not fit the document, so no operation is published."
 MAX_CHOICES = 5000  # lines
 MAX_CHOSEN = 300  # characters of an operationId or a path in such a line
 MAX_SHOWN = 80  # characters of a name or URL of the document

@@ -61,7 +61,10 @@ def condition(expression: str) -> Callable[[Json], bool]:
     select = compiled(LITERAL.sub(lambda found: found[1] or f"{found[2]}`{found[3]}`", expression))
 
     def meets(value: Json) -> bool:
-        found = select(value)
+        try:
+            found = select(value)
+        except SelectionError as exc:
+            raise SelectionError(f"the condition `success` of the operation cannot be evaluated: {exc}") from None
         return (isinstance(found, int | float) and found is not False) or bool(found)  # for JMESPath 0 is true
 
     return meets
@@ -94,9 +97,9 @@ def _by_jmespath(expression: str) -> Select:
         try:
             return parsed.search(value)
         except (JMESPathError, ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as exc:
-            raise SelectionError(f"the selection does not fit it ({type(exc).__name__})") from None
+            raise SelectionError(f"the expression does not fit the answer ({type(exc).__name__})") from None
         except RecursionError:
-            raise SelectionError("the selection is too deep for it") from None
+            raise SelectionError("the expression is too deep for the answer") from None
 
     return select
 

@@ -92,7 +92,7 @@ def _misfit(found: Sequence[PartialOperation], reasons: Sequence[str | None], te
     What is said about an operation that is not there may have forbidden what another one now allows.
     """
     if unknown := list(islice(unknown_tools([partial.operation for partial in found], terms), SHOWN)):
-        return f"The configuration does not fit the document: {'; '.join(unknown)}"
+        return f"The configuration does not fit the document, so no operation is published: {'; '.join(unknown)}"
     wanted = [partial.operation for partial, reason in zip(found, reasons, strict=True) if reason is None]
     if len(wanted) <= terms.max_operations:
         return ""

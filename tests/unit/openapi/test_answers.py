@@ -155,7 +155,7 @@ BROKEN: list[tuple[WireReply, dict[str, Any], str]] = [
     (answer(200, b"data: 1\n\n", "text/event-stream"), {}, "a stream of events"),
     (answer(200, b"\x1f\x8b\x08", content_encoding="gzip"), {}, "it is in a content coding"),
     (answer(200, b"[[" * 20000), {}, "it holds too many values"),
-    (answer(200, {"a": "secret"}), {"select": "abs(a)"}, "the selection does not fit it (JMESPathTypeError)"),
+    (answer(200, {"a": "secret"}), {"select": "abs(a)"}, "the expression does not fit the answer (JMESPathTypeError)"),
 ]
 
 
@@ -250,8 +250,9 @@ def test_an_answer_that_does_not_meet_it_is_a_failure_in_the_words_of_the_servic
     for body, message in (
         ({"ok": False, "error": "channel_not_found"}, "channel_not_found"),
         ({"ok": False, "message": "No\u202e such"}, "No such"),
-        ({"ok": False}, f"The service says in its answer ({status}) that this has failed."),
-        ([], f"The service says in its answer ({status}) that this has failed."),
+        ({"ok": False}, f"The answer ({status}) does not say that this has succeeded."),
+        ({"other": 1}, f"The answer ({status}) does not say that this has succeeded."),
+        ([], f"The answer ({status}) does not say that this has succeeded."),
     ):
         result = read(answer(status, body), success="ok == true", select="/ok")
         assert result.failure is not None
@@ -262,8 +263,16 @@ def test_an_answer_that_does_not_meet_it_is_a_failure_in_the_words_of_the_servic
 def test_what_is_no_json_is_judged_by_its_status_alone() -> None:
     assert read(answer(204, b"", None), success="ok").failure is None
     assert read(answer(200, b"fine", "text/plain"), success="ok").value == "fine"
-    with pytest.raises(BrokenReplyError, match="does not fit"):
-        read(answer(200, {"ok": 1}), success="length(ok) == 1")
+
+
+@pytest.mark.parametrize("settings", [{"success": "length(ok) > 0"}, {"select": "abs(@)"}])
+def test_callers_are_told_that_a_setting_does_not_fit_an_answer(settings: dict[str, Any]) -> None:
+    with pytest.raises(BrokenReplyError) as raised:
+        read(answer(200, {"ok": True, "x": "secret"}), **settings)
+    assert raised.value.said.startswith("The answer (200) came, but ")
+    assert raised.value.said.endswith("the expression does not fit the answer (JMESPathTypeError).")
+    assert ("`success`" in raised.value.said) is ("success" in settings)
+    assert "secret" not in raised.value.said
 
 
 def test_very_many_values_are_judged_where_they_are_read() -> None:

@@ -249,13 +249,13 @@ def test_openapi_28_an_object_that_may_have_any_member_takes_no_fixed_one() -> N
 
 
 UNFIT_TERMS: list[tuple[Any, str]] = [
-    ({"arguments": {"onwer": 1}}, "the argument 'onwer', which it does not have; it has owner, page"),
-    ({"hide": ["sort"]}, "the argument 'sort', which it does not have"),
-    ({"hide": ["owner"]}, "hide the argument 'owner', which is required"),
-    ({"hide": ["body"]}, "hide the body, which is required"),
-    ({"arguments": {"/body/b": 1}}, "'b' in its body, which it does not have"),
-    ({"hide": ["/body/a/b"]}, "'b' in its body, which it does not have"),
-    ({"hide": ["/body/a"]}, "hide 'a' in its body, which is required"),
+    ({"arguments": {"onwer": 1}}, "the argument 'onwer', which the operation does not have; it has owner, page"),
+    ({"hide": ["sort"]}, "the argument 'sort', which the operation does not have"),
+    ({"hide": ["owner"]}, "hides the argument 'owner', which is required"),
+    ({"hide": ["body"]}, "hides the body, which is required"),
+    ({"arguments": {"/body/b": 1}}, "'b' in its body, which has no such member"),
+    ({"hide": ["/body/a/b"]}, "'b' in its body, which has no such member"),
+    ({"hide": ["/body/a"]}, "hides 'a' in its body, which is required"),
     ({"media_type": "text/csv"}, "media_type is 'text/csv'; the document offers application/json"),
 ]
 
@@ -645,10 +645,10 @@ def test_arguments_have_the_names_that_the_operator_gives_them() -> None:
 
 
 RENAMED: list[tuple[Any, str]] = [
-    ({"rename": {"nix": "a"}}, "name the argument 'nix', which it does not have"),
+    ({"rename": {"nix": "a"}}, "entry under tools names the argument 'nix', which the operation does not have"),
     ({"rename": {"b": "c"}}, "two of its arguments the name 'c'"),
     ({"rename": {"b": "body"}}, "two of its arguments the name 'body'"),
-    ({"rename": {"b": "x"}, "hide": ["b"]}, "rename the argument 'b', which callers do not see"),
+    ({"rename": {"b": "x"}, "hide": ["b"]}, "renames the argument 'b', which callers do not see"),
 ]
 
 

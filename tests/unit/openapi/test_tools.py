@@ -131,7 +131,9 @@ def test_openapi_10_more_operations_than_may_be_tools_are_refused_with_their_num
 
 def test_openapi_16_terms_about_an_operation_that_is_not_there_are_refused() -> None:
     summary, found = read(PATHS, tools={"listPet": ToolTerms(hide=("secret",))})
-    assert summary.failure.startswith("The configuration does not fit the document: tools names 'listPet', which is no")
+    assert summary.failure.startswith(
+        "The configuration does not fit the document, so no operation is published: tools names 'listPet', which is no"
+    )
     assert not found
 
 
