@@ -24,6 +24,7 @@ ALWAYS_HERE_BYTES = 16 * 1024  # of nothing but brackets: 6 ms
 NEVER_HERE_BYTES = 10 * 1024 * 1024  # of one string that is not ASCII: 15 ms to read and write
 ESCAPED_BYTES, ESCAPE_NS = 1024 * 1024, 10  # from that size on, escapes count; all of it, that is 5 ms
 FEW = 16  # values: not even the longest numbers take long then
+LONG_BITS = 850  # 256 digits
 LONG_NUMBER = b"0" * 256  # digits; 64 KiB of longer ones take 5 ms, because reading and writing them is quadratic
 _DIGITS = bytes.maketrans(b"123456789", b"0" * 9)
 
@@ -37,7 +38,6 @@ _HALVES = re.compile(
 )
 _HALVES_AS_BYTES = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]")
 REPLACEMENT = "\ufffd".encode()
-MAX_ESCAPES_HERE = 60_000  # looked at for halves: 0.1 us each
 
 _decode = msgspec.json.Decoder().decode
 CONTAINERS = (dict, list)  # in half the time of a union
@@ -64,11 +64,20 @@ def decode(text: bytes, max_depth: int = MAX_DEPTH) -> Json:
 
 
 def decode_answer(text: bytes, max_depth: int = MAX_DEPTH) -> Json:
-    """As `decode`, of what a tool server has answered: half a surrogate pair is read as U+FFFD."""
+    """As `decode`, of what a tool server has answered: half a surrogate pair is read as U+FFFD.
+
+    Not so in a text of more than ALWAYS_HERE_BYTES, because looking for them takes half a second a MiB, at worst: it
+    is read in another process, which does.
+    """
+    return decode(text, max_depth) if len(text) > ALWAYS_HERE_BYTES else decode_halves(text, max_depth)
+
+
+def decode_halves(text: bytes, max_depth: int = MAX_DEPTH) -> Json:
+    """As `decode_answer`, of any length: in another process, or after `may_have_halves` has said no."""
     try:
         return decode(text, max_depth)
     except JsonError:
-        whole = mended(text) if text.count(b"\\") <= MAX_ESCAPES_HERE else text
+        whole = mended(text)
         if whole is text:
             raise
     return decode(whole, max_depth)
@@ -76,13 +85,18 @@ def decode_answer(text: bytes, max_depth: int = MAX_DEPTH) -> Json:
 
 def mended(text: bytes) -> bytes:
     """The text with U+FFFD in place of each half of a surrogate pair; the same one if there is none."""
-    if b"\0" in text:  # no JSON
+    if b"\0" in text or not may_have_halves(text):  # the first is no JSON
         return text
     whole, count = _HALVES.subn(REPLACEMENT, text.replace(b"\\\\", b"\0\0"))
     if b"\xed" in whole:
         whole, more = _HALVES_AS_BYTES.subn(REPLACEMENT, whole)
         count += more
     return whole.replace(b"\0\0", b"\\\\") if count else text
+
+
+def may_have_halves(text: bytes) -> bool:
+    """Whether there may be something in a text for `mended`; says so of whole surrogate pairs, too."""
+    return b"\\ud" in text or b"\\uD" in text or b"\xed" in text
 
 
 def is_wide(text: bytes) -> bool:
@@ -101,6 +115,21 @@ def is_wide(text: bytes) -> bool:
     if containers * CONTAINER_NS + values * VALUE_NS > MAX_HERE_NS:
         return True
     return size > 4 * ALWAYS_HERE_BYTES and values > FEW and LONG_NUMBER in text.translate(_DIGITS)
+
+
+def holds_many(value: Json) -> bool:
+    """As `is_wide`, of what was read: in a text, brackets and commas count as well that stand in strings."""
+    left_ns, values, has_long = MAX_HERE_NS, 0, False
+    nodes: list[Json] = [value]
+    while nodes and left_ns >= 0:
+        node = nodes.pop()
+        left_ns, values = left_ns - VALUE_NS, values + 1
+        if isinstance(node, CONTAINERS):
+            left_ns -= CONTAINER_NS + len(node) * VALUE_NS
+            nodes += () if left_ns < 0 else node.values() if isinstance(node, dict) else node
+        elif isinstance(node, int):
+            has_long = has_long or node.bit_length() > LONG_BITS
+    return left_ns < 0 or (has_long and values > FEW)
 
 
 def _reason(said: str, text: bytes) -> str:

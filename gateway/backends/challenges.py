@@ -22,7 +22,7 @@ URI = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+")  # RFC 3986, section 
 TIMEOUT_S = 5.0  # a caller waits for the status
 MAX_BYTES = 64 * 1024
 MAX_URL = 8 * 1024  # characters: what browsers and servers take
-MAX_CHALLENGES = 32  # of one refusal; more than a user is shown at once, so that a caller learns of the others
+MAX_CHALLENGES = 100  # of one refusal, which is passed on whole or not at all
 BUSY = (408, 429)
 STATUSES = ("pending", "completed", "failed")
 
@@ -40,7 +40,10 @@ class Challenges:
         if isinstance(refusal, NotOursError):
             log.warning("a tool server does not accept our credential", extra={"backend": self._backend})
         elif refusal.missing is not None and "authorization" in refusal.missing:
-            asked = refusal.missing["authorization"][:MAX_CHALLENGES]
+            asked = refusal.missing["authorization"]
+            if len(asked) > MAX_CHALLENGES:
+                detail = f"it asks for {len(asked)} consents at once; a user gives at most {MAX_CHALLENGES}"
+                return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, UNAVAILABLE, detail=detail)
             challenges = [safe for one in asked if (safe := self._checked(one, server))]
             if not challenges:
                 return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, UNAVAILABLE, detail="a challenge without a safe url")

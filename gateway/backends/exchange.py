@@ -269,24 +269,26 @@ class HttpExchange:
         return reply
 
     async def _read_large(self, reading: Reading, invocation: Invocation) -> Json:
-        """Reads an answer of very many values in another process, a long one in a turn of its own, else None."""
-        text, owner = reading.text, invocation.principal
+        """Reads an answer of very many values, or one that is not JSON as it is, in another process; None if it cannot.
+
+        A long one is read in a turn of its own.
+        """
+        text, owner, is_long = reading.text, invocation.principal, len(reading.text) > LONG_BYTES
         try:
-            if reading.select or (reading.members is None and jsontext.is_wide(text)):
+            if not reading.select and not jsontext.is_wide(text):
+                if is_long:
+                    await asyncio.sleep(0)
+                try:
+                    document = jsontext.decode(text, replies.MAX_DEPTH)
+                except jsontext.JsonError:  # halves of characters are put right where there is more time
+                    pass
+                else:
+                    if is_long:
+                        await asyncio.sleep(0)
+                    return document
+            if reading.members is None:
                 return await self._checker.value(text, reading.select, replies.MAX_DEPTH, owner)
-            if reading.members is not None and jsontext.is_wide(text):
-                return await self._checker.read_answer(text, reading.members, replies.MAX_DEPTH, owner)
-            if len(text) <= LONG_BYTES:
-                return None
-            await asyncio.sleep(0)
-            try:
-                document = jsontext.decode_answer(text, replies.MAX_DEPTH)
-            except jsontext.JsonError:  # what is wrong may be put right where there is more time
-                if reading.members is None:
-                    raise
-                return await self._checker.read_answer(text, reading.members, replies.MAX_DEPTH, owner)
-            await asyncio.sleep(0)
-            return document
+            return await self._checker.read_answer(text, reading.members, replies.MAX_DEPTH, owner)
         except (OffloadError, jsontext.JsonError) as exc:
             log.info("a large answer cannot be read", extra={"backend": self._name, "reason": repr(exc)})
             return None

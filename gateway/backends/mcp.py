@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
+from gateway import jsontext
 from gateway.admission import DispatchGate, Lease
 from gateway.backends.challenges import is_https_or_loopback
 from gateway.backends.exchange import MAX_LIST_BYTES, HttpExchange
@@ -25,7 +26,7 @@ from gateway.backends.mcp_tasks import McpTasks, Waiting
 from gateway.backends.server import BackendContext, Server
 from gateway.dialects import mcp_responses, mcp_results, mcp_server, mcp_server_tasks, replies
 from gateway.dialects.mcp_listings import read_tools
-from gateway.dialects.mcp_pages import read_page
+from gateway.dialects.mcp_pages import is_page, read_page
 from gateway.dialects.mcp_responses import Denial
 from gateway.dialects.mcp_results import RpcFailure
 from gateway.dialects.mcp_server import Agreed, Mirrored
@@ -106,7 +107,7 @@ class McpBackend:
             urls = [one for one in reply.urls if is_https_or_loopback(one["url"])]
         try:
             result = _result_of(document, reply)
-            if status != 200:
+            if not 200 <= status < 300:
                 raise replies.BrokenReplyError(f"status {status}")
             if isinstance(reply, McpReply) and reply.is_task:
                 read = partial(self._result, invocation)
@@ -254,7 +255,7 @@ class McpBackend:
         return reply
 
     async def _read_page(self, body: bytes) -> tuple[bytes, ...]:
-        if is_short(body):
+        if len(body) <= jsontext.ALWAYS_HERE_BYTES or (is_short(body) and is_page(body)):
             return read_page(body)
         return await run_apart(self._lists, self.name, read_page, body)
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from msgspec import Struct
 
 from gateway.backends.credentials import Credentials
-from gateway.backends.mcp_messages import Envelope, is_answer, message_of_event, read_url_to_open
+from gateway.backends.mcp_messages import Envelope, is_answer, may_be_answer, message_of_event, read_url_to_open
 from gateway.backends.oauth import ClientCredentials
 from gateway.backends.server import USER_AGENT, Server
 from gateway.dialects import mcp_responses, mcp_server
@@ -171,7 +171,10 @@ class McpChannel:
                 message = message_of_event(event.data)
                 if message is not None and message.method is not None:
                     self._note(message, asked)
-                if message is None or message.method is not None or not is_answer(message, asked.id):
+                if message is None:
+                    if not may_be_answer(event.data):
+                        continue
+                elif message.method is not None or not is_answer(message, asked.id):
                     continue
             headers = (pair for pair in head.headers if pair[0] != b"content-type")
             json = (b"content-type", b"application/json")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 from msgspec import Raw, Struct
 
@@ -11,6 +13,10 @@ from gateway.dialects.mcp_wire import is_number
 from gateway.model import Json, JsonObject
 
 MAX_ELICITATION_BYTES = 64 * 1024  # of the params of a request for elicitation
+MAX_BEGIN = 512  # bytes of a message, in which it says what it is unless it is odd
+NOTIFICATION = re.compile(
+    rb"""\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?(?:"id"\s*:\s*(?:"[^"\\]*"|\d+)\s*,\s*)?"method"\s*:"""
+)  # or a request of the server's
 ABOUT_ACCESS = (401, 403, 408, 429)
 
 
@@ -38,11 +44,18 @@ def message_of_event(data: bytes) -> Envelope | None:
     try:
         return _read_envelope(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        if len(data) > jsontext.ALWAYS_HERE_BYTES:
+            return None
         whole = jsontext.mended(data)  # an answer is read again, whole
     try:
         return None if whole is data else _read_envelope(whole)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
+
+
+def may_be_answer(data: bytes) -> bool:
+    """Whether a long event that cannot be read here may be a response, whose reader puts halves of characters right."""
+    return len(data) > jsontext.ALWAYS_HERE_BYTES and NOTIFICATION.match(data, 0, MAX_BEGIN) is None
 
 
 def is_answer(message: Envelope, id_: int) -> bool:

@@ -191,7 +191,11 @@ class Relay:
         """Hands a message to whom it is for."""
         line = line.removeprefix(BOM_UTF8)
         try:
-            received = _read(line)
+            try:
+                received = _read(line)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                line = jsontext.mended(line)  # what a tool that has run returns is not lost for half a character
+                received = _read(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._strays.write({"bytes": len(line)})
             return

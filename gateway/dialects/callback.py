@@ -157,17 +157,20 @@ _MESSAGES: Mapping[str, type[_ToolResult | Consent | Choice | Event | View]] = {
 def may_take_long(body: bytes, failure_patterns: Sequence[re.Pattern[str]] = ()) -> bool:
     """Whether reading a message could hold up the event loop, be it for the JSON inside its text, or for a pattern.
 
-    Quotes apart, that JSON is there as it is, unless its brackets and commas are written as escapes.
+    Quotes apart, that JSON is there as it is, unless its brackets and commas are written as escapes. Halves of
+    characters, in either, are put right in another process as well.
     """
     if failure_patterns and len(body) > MAX_SEARCHED_HERE:
         return True
-    return len(body) > jsontext.ALWAYS_HERE_BYTES and (b"\\u00" in body or jsontext.is_wide(body))
+    if len(body) <= jsontext.ALWAYS_HERE_BYTES:
+        return False
+    return b"\\u00" in body or jsontext.is_wide(body) or jsontext.may_have_halves(body)
 
 
 def is_message(body: bytes) -> bool:
     """Whether a body is a message of some call, as far as can be told without knowing that call."""
     try:
-        document = jsontext.decode_answer(body.removeprefix(BOM_UTF8), MAX_DEPTH)
+        document = jsontext.decode_halves(body.removeprefix(BOM_UTF8), MAX_DEPTH)
         kind = document.get("type") if isinstance(document, dict) else None
         if not isinstance(kind, str) or kind not in _MESSAGES:
             return False
@@ -186,7 +189,7 @@ def decode_callback(
     message; ids that differ are of another call (Tool Result, Security).
     """
     try:
-        document = jsontext.decode_answer(body.removeprefix(BOM_UTF8), MAX_DEPTH)
+        document = jsontext.decode_halves(body.removeprefix(BOM_UTF8), MAX_DEPTH)
     except jsontext.JsonError as exc:
         return Refused(f"it is not JSON: {exc}")
     if not isinstance(document, dict):
@@ -239,6 +242,6 @@ def _value(text: str, decode: Decode) -> Json:
     if decode == "never" or (decode == "auto" and not text.lstrip().startswith(("{", "["))):
         return text
     try:
-        return jsontext.decode_answer(text.encode())
+        return jsontext.decode_halves(text.encode())
     except jsontext.JsonError:
         return text

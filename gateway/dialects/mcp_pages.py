@@ -52,6 +52,15 @@ _read_response = msgspec.json.Decoder(_Response).decode
 decode_page = msgspec.json.Decoder(Page).decode
 
 
+def is_page(body: bytes) -> bool:
+    """Whether `read_page` takes a body as it is, without a search for halves of characters, 0.7 us an escape."""
+    try:
+        _read_response(body.removeprefix(BOM_UTF8))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
 def read_page(body: bytes) -> tuple[bytes, ...]:
     """Returns a Page as JSON; behind it the text in which its places are, unless that is the body itself."""
     texts: tuple[bytes, ...] = ()

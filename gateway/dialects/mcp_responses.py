@@ -31,10 +31,12 @@ NO_SESSION = re.compile("session|initializ", re.IGNORECASE)
 NO_REVISION = re.compile("session|initializ|protocol.?version", re.IGNORECASE)
 # The same in errors and texts that may be a tool's or a proxy's, which may have sessions of their own to speak of.
 ENDED_SESSION = re.compile(
-    r"\b(?:no|not|cannot|failed to|invalid|unknown|unrecognized|missing|expired|stale|inactive|bad|requires?)\b"
-    r"[^.;]{0,30}\b(?:mcp.)?session"
-    r"|\bsession.{0,80}\b(?:not|no longer|invalid|unknown|missing|expired|terminated|closed|ended|over|gone|lost|dead"
-    r"|deleted|destroyed|revoked|required|inactive|stale|timed out|mismatch)\b"
+    r"\b(?:no|not|cannot|failed to|invalid|unknown|unrecognized|missing|expired|stale|inactive|bad|requires?)(?:\b|_)"
+    r"[^.;]{0,30}(?:\b|_)(?:mcp.)?session"
+    r"|(?:\b|_)session.{0,80}(?:\b|_)(?:not|no longer|invalid|unknown|missing|expired|terminated|closed|ended"
+    r"|over|gone|lost|dead|deleted|destroyed|revoked|required|inactive|stale|timed out|mismatch)(?:\b|_)"
+    r"|\b(?:session(?:Expired|NotFound|Invalid|Terminated|Closed)|(?:invalid|unknown|no|expired)SessionI?d?)\b"
+    r"|\bno (?:active |valid )?transport\b"
     r"|\bbefore initialization\b|\bnot (?:been |yet )?initiali[sz]ed\b",
     re.IGNORECASE | re.DOTALL,
 )
@@ -123,6 +125,12 @@ def check_id(message: Json, id_: int) -> None:
 class _Error(Struct):
     code: int = 0
     message: str = ""
+    data: Raw = Raw(b"")
+
+    @property
+    def text(self) -> str:
+        """What it says, as far as it is looked at."""
+        return f"{self.message[:MAX_DENIAL]} {bytes(self.data)[:MAX_DENIAL].decode('utf-8', 'replace')}"
 
 
 class _ErrorResponse(Struct):
@@ -152,11 +160,11 @@ def denial_in(agreed: Agreed, reply: Answer) -> Denial | None:
     if status < 400 and (len(body) > MAX_DENIAL_BYTES or b'"error"' not in body):
         return None  # nearly all
     error = _error_in(body)
-    if status == 404 and agreed.session is not None:
-        return Denial("session", True)
+    if status == 404 and agreed.session is not None:  # by a tool of some server's, if the error speaks of neither
+        return Denial("session", error is None or NO_SESSION.search(error.message[:MAX_DENIAL]) is not None)
     if status == 400 and error is not None and (denied := _refused_by_transport(agreed, error)) is not None:
         return denied
-    text = body[:MAX_DENIAL].decode("utf-8", "replace") if error is None else error.message[:MAX_DENIAL]
+    text = body[:MAX_DENIAL].decode("utf-8", "replace") if error is None else error.text
     is_mute = agreed.session is not None and status in (DENIALS if error is None else (GONE,))
     if not (is_mute or ENDED_SESSION.search(text)):
         return None

@@ -28,7 +28,7 @@ from gateway.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
 
 MAX_MESSAGE_BYTES = 4096
 MAX_SENTENCE = 512  # characters in which a server says that it has no such tool; each "tool" in them costs 300 steps
-MAYBE_NULL = ("content", "structuredContent")
+MAYBE_NULL = ("content", "structuredContent", "resultType")
 NO_TEXT = "The tool failed without saying why."
 UNKNOWN_TOOL = re.compile(r"unknown tool|tool\b.{0,300}\bnot found|no such tool", re.IGNORECASE | re.DOTALL)
 WORDS = re.compile(r"\w+")
@@ -119,7 +119,8 @@ def _value(content: list[JsonObject], *, json_text: bool) -> Json:
         return {"content": content}
     if json_text and text.lstrip()[:1] in ("{", "["):
         try:
-            return jsontext.decode_answer(text.encode())
+            encoded = text.encode()
+            return text if jsontext.is_wide(encoded) else jsontext.decode_answer(encoded)
         except (jsontext.JsonError, UnicodeEncodeError):
             return text
     return text

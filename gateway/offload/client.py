@@ -268,8 +268,6 @@ class Checker(Offload):
         if why:
             raise jsontext.JsonError(why.decode())
         rest, *taken = read
-        if jsontext.is_wide(rest):
-            raise jsontext.JsonError("it holds too many values beside those that are passed on")
         document = jsontext.decode(rest, max_depth)
         for path, value in zip(taken[::2], taken[1::2], strict=True):
             *outer, last = msgspec.json.decode(path)

@@ -39,6 +39,8 @@ MAX_FRAME_BYTES = 512 * 1024 * 1024  # a list of 64 MiB with room for what is ma
 WRAPPINGS = 4  # objects around the members that may stay encoded: `request`, `result`, `output`, `context`
 LONG = 64 * 1024  # characters of a string that is taken out as well
 FEW = 64  # entries of a list in which such members are looked for
+# In what the event loop decodes, at 10 ns each: tools return texts of many lines and quotes, which must not be lost.
+MAX_ESCAPES, MAX_ESCAPES_OF_ANSWERS = 500_000, 2_000_000
 REMEMBERED = 8  # compiled schemas; each may take 32 MB
 
 encode = msgspec.msgpack.Encoder().encode
@@ -66,8 +68,13 @@ def read_document(text: bytes, depth: bytes, *members: bytes) -> tuple[bytes, ..
 
     `depth` is how deep it may be nested, in decimal. Objects, arrays and long strings under `members`, at most four
     objects or a short list deep, are taken out. Returns `(b"", rest, path, value, path, value, ...)`, where each path
-    is a JSON array of names and indices, or `(reason,)` if the text is not JSON as `jsontext` takes it.
+    is a JSON array of names and indices, or `(reason,)` if the text is not JSON as `jsontext` takes it, or if the rest
+    would hold up an event loop.
     """
+    return _read_document(text, depth, members, MAX_ESCAPES)
+
+
+def _read_document(text: bytes, depth: bytes, members: Parts, most_escapes: int) -> Parts:
     try:
         document = jsontext.decode(text, int(depth))
     except jsontext.JsonError as exc:
@@ -75,12 +82,15 @@ def read_document(text: bytes, depth: bytes, *members: bytes) -> tuple[bytes, ..
     names = {member.decode() for member in members}
     taken: list[bytes] = []
     rest = _without(document, names, (), taken)
-    return (b"", jsontext.encode(rest), *taken)
+    text = jsontext.encode(rest)
+    if jsontext.holds_many(rest) or text.count(b"\\") > most_escapes or len(text) > jsontext.NEVER_HERE_BYTES:
+        return (b"it holds too many values beside those that are passed on",)
+    return (b"", text, *taken)
 
 
 def read_answer(text: bytes, depth: bytes, *members: bytes) -> tuple[bytes, ...]:
     """As `read_document`, of what a tool that has run has answered (`jsontext.decode_answer`)."""
-    return read_document(jsontext.mended(text), depth, *members)
+    return _read_document(jsontext.mended(text), depth, members, MAX_ESCAPES_OF_ANSWERS)
 
 
 def read_value(text: bytes, depth: bytes, select: bytes) -> tuple[bytes, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from tests.flow.conftest import Start
 from tests.flow.gateways import config, listed_until
 from tests.flow.mcp_requests import ask, call, call_in, session
+from tests.streams import http_reply
 from tests.unit.backends.mcp_facing import Double, Script, Talk, serving
 
 pytestmark = pytest.mark.anyio
@@ -222,3 +224,35 @@ async def test_what_a_server_says_beside_values_is_passed_on_to_callers_of_mcp(e
                 assert meta == ({} if how == "long" else META)
             answer = await caller.call("oxp", "Far.a", {"how": how})
             assert "_meta" not in answer.document
+
+
+TABLE = "1,2,3\n" * 60_000
+ROWS = json.dumps([{"row": number} for number in range(20_000)])
+ODD: list[tuple[dict[str, Any], Any, int]] = [
+    ({"content": [{"type": "text", "text": TABLE}]}, TABLE, 200),
+    ({"content": [{"type": "text", "text": ROWS}]}, ROWS, 200),
+    ({"content": None, "structuredContent": {"a": 1}}, {"a": 1}, 200),  # as Go writes no blocks
+    ({"content": [TEXT], "resultType": None, "isError": None, "_meta": None}, "seven", 200),
+    ({"content": [TEXT]}, "seven", 201),
+    ({"content": [TEXT]}, "seven", 202),
+]
+
+
+@pytest.mark.parametrize("events", [False, True], ids=["json", "events"])
+async def test_results_as_real_servers_write_them_are_not_lost(start: Start, events: bool) -> None:
+    """A table, or JSON as text, holds more commas and brackets than values may be read here at once."""
+
+    async def script(talk: Talk) -> None:
+        result, _, status = ODD[talk.message["params"]["arguments"]["n"]]
+        body = json.dumps({"jsonrpc": "2.0", "id": talk.id, "result": result}).encode()
+        if events:
+            await talk.stream(b"data: %b\n\n" % body)
+        else:
+            await talk.send(http_reply(status, body, content_type="application/json"))
+
+    async with serving("legacy", script, {"tools/list": listing("show")}) as double:
+        caller = (await start(config({"far": mcp(double)}))).caller
+        for number, (sent, value, _) in enumerate(ODD):
+            assert (await caller.call("oxp", "Far.show", {"n": number})).value == value
+            answered = (await call(caller, "Far_show", {"n": number})).json()["result"]
+            assert answered["content"] == (sent["content"] or [])

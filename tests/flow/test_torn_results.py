@@ -22,12 +22,15 @@ pytestmark = pytest.mark.anyio
 
 TORN = '"cut \\ud83d"'  # as JSON
 WHOLE = "cut \ufffd"
-SIZES = pytest.mark.parametrize("size", [0, 300_000, 1_200_000], ids=["small", "large", "in another process"])
+LINES = 120_000  # of an answer as long as a small one may be, nearly all of it escapes
+SIZES = pytest.mark.parametrize(
+    "size", [0, LINES, 300_000, 1_200_000], ids=["small", "many escapes", "large", "in another process"]
+)
 
 
 def value_of(size: int) -> tuple[Any, str, Any]:
     """Padding beside the torn text, the JSON of both, and what they become."""
-    padding: Any = ["x"] * 100_000 if size > 1_000_000 else "x" * size
+    padding: Any = ["x"] * 100_000 if size > 1_000_000 else ("\n" if size == LINES else "x") * size
     return padding, f'{{"padding": {json.dumps(padding)}, "text": {TORN}}}', {"padding": padding, "text": WHOLE}
 
 
@@ -64,6 +67,19 @@ async def test_of_mcp_servers(start: Start, streams: bool, size: int) -> None:
         caller = (await start(config({"far": backend}))).caller
         assert (await caller.call("oxp", "Far.find_it")).value == value
         assert (await call(caller, "Far_find_it")).json()["result"]["structuredContent"] == value
+
+
+@pytest.mark.parametrize("halves", [rb"\n" * LINES + rb"\ud83d", b"\xed\xa0\xbd" * 40_000], ids=["escapes", "bytes"])
+async def test_of_long_messages_before_the_answer_of_an_mcp_server(start: Start, halves: bytes) -> None:
+    async def answer(talk: Talk) -> None:
+        log = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"%b"}}' % halves
+        result = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[{"type":"text","text":"done"}]}}' % talk.id
+        await talk.stream(b"data: %b\n\ndata: %b\n\n" % (log, result))
+
+    async with serving("legacy", answer) as double:
+        backend = {"protocol": "mcp", "url": double.url, "toolkit": "Far"}
+        caller = (await start(config({"far": backend}))).caller
+        assert (await caller.call("oxp", "Far.find_it")).value == "done"
 
 
 @SIZES

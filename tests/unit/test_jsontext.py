@@ -127,3 +127,31 @@ def test_half_a_character_in_an_answer_costs_no_more_than_itself(text: bytes, va
 def test_other_flaws_of_an_answer_remain(text: bytes) -> None:
     with pytest.raises(JsonError):
         jsontext.decode_answer(text)
+
+
+@pytest.mark.parametrize("half", [b"\\ud83d", b"\xed\xa0\xbd"], ids=["escape", "bytes"])
+def test_halves_are_looked_for_here_in_short_texts_only(half: bytes) -> None:
+    """A MiB of them takes half a second; longer texts are left to another process."""
+    short, long = (b'"%b"' % (half * count) for count in (10, jsontext.ALWAYS_HERE_BYTES))
+    assert jsontext.decode_answer(short) == "\ufffd" * 10
+    with pytest.raises(JsonError):
+        jsontext.decode_answer(long)
+    assert jsontext.may_have_halves(long)
+    assert jsontext.decode(jsontext.mended(long)) == "\ufffd" * jsontext.ALWAYS_HERE_BYTES
+
+
+@pytest.mark.parametrize(
+    ("value", "many"),
+    [
+        ("1,2,3\n" * 100_000, False),  # nothing but commas, of one string
+        ({"a": ["[" * 1_000_000]}, False),
+        ([0] * 100_000, True),
+        ([[]] * 10_000, True),
+        ({"a": [{"b": [1]}] * 5_000}, True),
+        ([10**4000] * 100, True),
+        ([10**4000], False),
+    ],
+    ids=repr,
+)
+def test_values_count_and_not_the_commas_in_texts(value: Any, many: bool) -> None:
+    assert jsontext.holds_many(value) is many

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.backends.challenges import is_https_or_loopback
+from gateway.backends.challenges import MAX_CHALLENGES, is_https_or_loopback
 from gateway.errors import ErrorCode
 from tests.unit.backends.facing import INVOCATION, VALUE, facing, head_of, outcome, paths, refusal, reply
 from tests.unit.transport.scripted import Script, answering, listening
@@ -25,6 +25,19 @@ async def test_a_relative_check_url_becomes_one_at_the_tool_servers_origin() -> 
         challenge = {"id": "ch", "url": "https://x.example", "check_url": server.url + absolute}
         assert error.code is ErrorCode.MISSING_REQUIREMENTS
         assert error.missing == {"authorization": [challenge], "user_id": True}
+
+
+@pytest.mark.parametrize("count", [MAX_CHALLENGES, MAX_CHALLENGES + 1])
+async def test_all_challenges_of_a_refusal_are_passed_on_or_none(count: int) -> None:
+    asked = [{"id": f"c{number}", "url": "https://x.io"} for number in range(count)]
+    refused = {"message": "Connect.", "missing_requirements": {"authorization": asked}}
+    async with facing(answering(reply(400, refused))) as (backend, _):
+        error = await refusal(backend.call(INVOCATION))
+    if count <= MAX_CHALLENGES:
+        assert error.missing == {"authorization": asked}
+    else:
+        assert (error.code, error.missing) == (ErrorCode.BACKEND_UNAVAILABLE, None)
+        assert f"{count} consents" in (error.detail or "")
 
 
 UNFIT = [

@@ -85,6 +85,13 @@ async def test_a_server_may_write_a_mark_and_every_member() -> None:
     assert len(pipe.sent) == 1  # it was no request
 
 
+async def test_a_line_with_half_a_character_is_not_dropped() -> None:
+    relay, pipe, _ = relayed()
+    asked = await relay.ask(7, CALL, None)
+    relay.receive(b'{"jsonrpc":"2.0","id":%d,"result":{"text":"cut \\ud83d"}}\n' % pipe.sent[0]["id"])
+    assert got(asked) == [{"jsonrpc": "2.0", "id": 7, "result": {"text": "cut \ufffd"}}]
+
+
 @pytest.mark.parametrize("spelled", [int, str])
 async def test_progress_goes_to_the_caller_whose_token_it_was(spelled: Any) -> None:
     """Two callers may choose the same token; some servers turn a number into a text."""
