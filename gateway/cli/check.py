@@ -134,7 +134,7 @@ def _report(config: Config, found: JsonObject, *, live: bool) -> None:
         say("", *table(("BACKEND", "PROTOCOL", "DIALECT", "STATE", "TOOLS", "LATENCY", "PROBLEMS"), rows))
     _print_tools(found["tools"], width)
     for name, backend in found["backends"].items():
-        if lines := list(_about(backend["report"])):
+        if lines := list(_about(backend["report"] or {})):
             say("", f"{name}:", *lines)
     none = "no further problems" if found["warnings"] else "no problems"
     say("", f"{count(len(remarks), 'problem')}:" if remarks else none)
