@@ -38,18 +38,19 @@ class Holder(NamedTuple):
         """Whether it may have some version of a tool."""
         return self.tool == tool or (not self.tool and matcher(_pattern(self.route))(tool))
 
-    def why(self, subject: str) -> str:
-        """Why something is not another backend's."""
+    def why(self, subject: str, other: str) -> str:
+        """Why something is not the other backend's, and how its configuration says that this is meant."""
         owner = f"{subject} belongs to backend {self.backend!r}"
+        cure = f"; a deny route for {other!r} says that this is meant."
         if self.hides:
-            return f"{owner}, which denies it."
+            return f"{owner}, which denies it{cure}"
         if self.route.names_versions:
-            return f"{owner}, whose route {self.route.tools!r} names its version."
+            return f"{owner}, whose route {self.route.tools!r} names its version{cure}"
         if not self.tool:
             return (
                 f"{owner}, whose route {self.route.tools!r} writes out its toolkit, and which has listed no tools yet."
             )
-        return f"{owner}, whose route {self.route.tools!r} comes first."
+        return f"{owner}, whose route {self.route.tools!r} comes first{cure}"
 
 
 class Owners:
@@ -99,7 +100,7 @@ class Owners:
         """Why a disputed tool that a backend lists is not published; None if it is its own."""
         owner = self._owner(mine, version)
         if owner.backend != mine.backend:
-            return owner.why(f"{mine.tool}@{version}" if owner.route.names_versions else mine.tool)
+            return owner.why(f"{mine.tool}@{version}" if owner.route.names_versions else mine.tool, mine.backend)
         if (original := self._original(mine)) is not None:
             alike = original.tool or original.route.tools
             return f"It differs in upper and lower case only from {alike} of backend {original.backend!r}."

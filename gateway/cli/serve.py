@@ -6,7 +6,7 @@ import argparse
 import asyncio
 import logging
 import signal
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -71,7 +71,8 @@ def run_until_stopped(serving: Coroutine[Any, Any, T]) -> T | None:
     except (asyncio.CancelledError, KeyboardInterrupt):
         return None  # or the signal came twice
     except ListenError as exc:
-        raise CommandError(FAILED, f"{exc} Choose another port, or stop what is there.") from exc
+        cure = "Choose another host." if exc.by_host else "Choose another port, or stop what is there."
+        raise CommandError(FAILED, f"{exc} {cure}") from exc
     except ServerError as exc:
         raise CommandError(FAILED, str(exc)) from exc
 
@@ -94,9 +95,17 @@ async def _serve(path: Path, adapt: Callable[[Config], Config]) -> int:
     try:
         return FAILED if await serve(config, reloader, path) else OK
     except ListenError as exc:
-        is_admin = exc.port == config.server.admin.port
-        key, flag = ("server.admin.port", "--admin-port") if is_admin else ("server.port", "--port")
-        raise CommandError(FAILED, f"{exc} Choose another {key}, or {flag}, or stop what is there.") from exc
+        raise CommandError(FAILED, f"{exc} {_cure(exc, config)}") from exc
+
+
+def _cure(error: ListenError, config: Config) -> str:
+    """What to change so that the gateway can listen."""
+    server = config.server
+    if error.by_host:
+        return f"Correct {'server.host' if error.host in server.hosts else 'server.admin.host'}."
+    is_admin = error.port == server.admin.port
+    key, flag = ("server.admin.port", "--admin-port") if is_admin else ("server.port", "--port")
+    return f"Choose another {key}, or {flag}, or stop what is there."
 
 
 async def _serve_alone(config: Config, reloader: Reloader, file: Path) -> bool:
@@ -107,7 +116,7 @@ async def _serve_alone(config: Config, reloader: Reloader, file: Path) -> bool:
     try:
         await gateway.start()
         async with _running(reloader.run(serving.apply, gateway.metrics.reload)):
-            await serving.run(_announce)
+            await serving.run(partial(_announce, config))
     finally:
         await gateway.aclose()
     return gateway.lost_results > 0
@@ -119,7 +128,7 @@ async def _supervise(config: Config, reloader: Reloader, file: Path) -> bool:
     _warn(config)
     supervisor = Supervisor(config, file)
     async with _running(reloader.run(supervisor.apply, supervisor.metrics.reload)):
-        await supervisor.run(_announce)
+        await supervisor.run(partial(_announce, config))
     return supervisor.has_lost
 
 
@@ -140,9 +149,15 @@ async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
             await task
 
 
-def _announce(addresses: Addresses) -> None:
-    fields = {"public": address(*addresses.public), "admin": address(*addresses.admin), "version": __version__}
-    log.info("listening", extra=fields)
+def _announce(config: Config, addresses: Addresses) -> None:
+    server = config.server
+    public, admin = _places(server.hosts, addresses.public), _places(server.admin.hosts, addresses.admin)
+    log.info("listening", extra={"public": public, "admin": admin, "version": __version__})
+
+
+def _places(hosts: Sequence[str], first: tuple[str, int]) -> str | list[str]:
+    """Where a listener is: one address, or for several hosts a list; all have the port of the first."""
+    return address(*first) if len(hosts) == 1 else [address(host, first[1]) for host in hosts]
 
 
 def address(host: str, port: int) -> str:

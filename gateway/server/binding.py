@@ -94,4 +94,4 @@ def cannot_listen(host: str, port: int, exc: OSError) -> ListenError:
     """Why the system does not let us listen there, in one sentence for the operator."""
     unknown = isinstance(exc, socket.gaierror)
     reason = "the host is not known" if unknown else BIND_ERRORS.get(exc.errno or 0, str(exc))
-    return ListenError(host, port, reason)
+    return ListenError(host, port, reason, by_host=unknown or exc.errno in NO_SUCH_FAMILY)

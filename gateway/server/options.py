@@ -33,11 +33,13 @@ class ServerError(Exception):
 
 
 class ListenError(ServerError):
-    """It cannot listen where it should."""
+    """It cannot listen where it should. `by_host`: at no port of that host."""
 
-    def __init__(self, host: str, port: int, reason: str) -> None:
+    def __init__(self, host: str, port: int, reason: str, *, by_host: bool = False) -> None:
         super().__init__(f"Cannot listen on {host}:{port}: {reason}.")
+        self.host = host
         self.port = port
+        self.by_host = by_host
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

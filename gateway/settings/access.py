@@ -127,8 +127,9 @@ class JwtSettings(Section):
     )
     audience_claim: AnyText | None = setting(
         None,
-        "The claim that says whom a token is for, where that is not `aud`, such as `client_id`. Each token must have "
-        "it. A token that has `aud` besides must be for one of `audience` by that, too.",
+        "The claim that says whom a token is for, where that is not `aud`, such as `client_id`: text or, as "
+        "`aud`, a list. Each token must have it. A token that has `aud` besides must be for one of `audience` by that, "
+        "too.",
     )
     require: ListOf[Choice[RegisteredClaim]] = setting(
         ["exp", "sub"], "The claims that a token must have; `exp` and `sub` are always among them."

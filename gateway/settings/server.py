@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal
 
 from pydantic import SecretStr
 
 from gateway.settings.sections import Items, ListOf, Section, SomeOf, repeats, setting
+from gateway.settings.substitution import UnfitError
 from gateway.settings.values import Choice, Duration, Flag, Integer, Secret, Size, Text
 from gateway.settings.web import BaseUrl, HostName, Network, PageOrigin, ServerTlsSettings, is_loopback
 
-Host = Annotated[
-    str, Text(r"[A-Za-z0-9_.:%-]{1,255}", "must be a host name or an IP address, without brackets and port")
-]
+HOST = "must be a host name or an IP address, without brackets and port"
+
+
+def _check_host(text: str) -> str:
+    """Refuses a host with a port: only an IPv6 address has colons, and perhaps a zone behind %."""
+    if ":" in text or "%" in text:
+        try:
+            ipaddress.IPv6Address(text)
+        except ValueError:
+            raise UnfitError(HOST) from None
+    return text
+
+
+Host = Annotated[str, Text(r"[A-Za-z0-9_.:%-]{1,255}", HOST, _check_host)]
 HOSTS = "The address to listen on, or several. `::` is every address of the machine, also over IPv4."
 Port = Annotated[int, Integer(0, 65_535)]
 EVERYWHERE = frozenset({"0.0.0.0", "::"})  # noqa: S104 - recognised, not bound
@@ -63,8 +76,8 @@ class ServerSettings(Section):
     admin: AdminSettings = setting({}, "The listener for operators.")
     public_url: BaseUrl | None = setting(
         None,
-        "The URL at which callers reach the gateway, for links in answers. By default, http://host:port, or https "
-        "with `tls`.",
+        "The URL at which callers reach the gateway, for links in answers. By default, http://host:port with "
+        "the first `host`, or https with `tls`.",
     )
     callback_url: BaseUrl | None = setting(
         None, "The URL at which tool servers reach the gateway to send results. By default, `public_url`."

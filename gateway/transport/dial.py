@@ -54,7 +54,11 @@ class Dialler:
             # Its traceback leads to the task of this, which leads to the error.
             raise TransportError(Kind.TIMEOUT, message, sent=False) from exc.with_traceback(None)
         except (OSError, UnicodeError) as exc:  # UnicodeError: a name that no DNS query can hold
-            raise TransportError(Kind.CONNECT, f"{self._target} cannot be reached: {_why(exc)}.", sent=False) from exc
+            message = f"{self._origin} cannot be reached"
+            if self._proxy is not None:
+                message += f" through the proxy {self._proxy}, which cannot be reached itself"
+            message += f": {_why(exc)}."
+            raise TransportError(Kind.CONNECT, message, sent=False) from exc
 
     async def _addresses(self) -> list[Address]:
         """Looks the host up; concurrent callers share one lookup.

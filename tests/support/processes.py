@@ -176,8 +176,9 @@ async def _listening(process: Process, log: Path) -> GatewayProcess:
         return [line for line in _lines(log) if line["message"] == "listening"]
 
     await until(lambda: bool(announced()), "the gateway listens", START_S)
-    addresses = announced()[0]
-    return GatewayProcess(process, log, f"http://{addresses['public']}", f"http://{addresses['admin']}")
+    line = announced()[0]
+    public, admin = (it[0] if isinstance(it, list) else it for it in (line["public"], line["admin"]))
+    return GatewayProcess(process, log, f"http://{public}", f"http://{admin}")
 
 
 async def until_ready(running: GatewayProcess, within_s: float = START_S) -> None:

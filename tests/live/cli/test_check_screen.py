@@ -65,7 +65,8 @@ Sms.Send@1.0.0           postbox  -          53      Sends a text message.
 
 7 problems:
   gone is down: connect: NOWHERE cannot be reached: connection refused.
-  spare: Sms.Send@1.0.0 is not published: Sms.Send belongs to backend 'postbox', whose route '*' comes first.
+  spare: Sms.Send@1.0.0 is not published: Sms.Send belongs to backend 'postbox', whose route '*' comes first; \
+a deny route for 'spare' says that this is meant.
   builds: It lists more than 3 tools; only the first 3 are looked at.
   office: no route publishes 2 tools: Doorbell.Ring@0.1.0, Text.Echo@1.0.0
   spare: no route publishes 3 tools: Mail.Search@1.0.0, Notes.Create@1.0.0, Notes.List@1.0.0

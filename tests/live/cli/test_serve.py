@@ -183,3 +183,14 @@ def test_a_taken_port_is_a_sentence(config: Path, office: str) -> None:
         f"Cannot listen on 127.0.0.1:{port}: the port is in use. "
         "Choose another server.port, or --port, or stop what is there."
     )
+
+
+def test_an_address_of_another_machine_is_a_sentence_that_leads_to_the_host(config: Path) -> None:
+    text = config.read_text()
+    config.write_text(text.replace("{port: 0, admin: {", "{port: 0, admin: {host: [127.0.0.1, 192.0.2.1], "))
+    assert config.read_text() != text
+    done = toolgate("serve", "-c", str(config))
+    assert done.returncode == 1
+    last = done.stderr.splitlines()[-1]
+    assert last.startswith("Cannot listen on 192.0.2.1:")
+    assert last.endswith(": the address is not one of this machine. Correct server.admin.host.")

@@ -31,6 +31,10 @@ async def test_callers_and_operators_come_over_both_families(
         plainhttp.async_client() as http,
     ):
         port, operators = (url.rpartition(":")[2] for url in (running.url, running.admin_url))
+        (line,) = running.logged("listening")
+        several = [f"{name}:{port}" for name in BOTH], f"[::]:{operators}"
+        one = f"[::]:{port}", [f"{name}:{operators}" for name in BOTH]
+        assert (line["public"], line["admin"]) == (one if host == "::" else several)
         for name in BOTH:
             assert (await http.get(f"http://{name}:{port}/tools")).status_code == 200
             assert (await http.get(f"http://{name}:{operators}/livez")).status_code == 200

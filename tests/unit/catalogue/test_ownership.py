@@ -59,6 +59,10 @@ def refusal(catalogue: Catalogue, name: str, caller: Caller = PAYER, *, by_name:
     return None
 
 
+def meant(backend: str) -> str:
+    return f"; a deny route for {backend!r} says that this is meant."
+
+
 def names(catalogue: Catalogue) -> dict[str, str]:
     return {it.definition.tool: it.definition.name for it in catalogue.router.tools}
 
@@ -68,7 +72,7 @@ async def test_no_version_of_a_tool_is_that_of_another_backend(version: str) -> 
     town = Town(f"Bank.Pay@{version}")
     async with running(*town.sources()) as (catalogue, _):
         assert owners(catalogue) == OF_BANK
-        reason = "Bank.Pay belongs to backend 'bank', whose route 'Bank.*' comes first."
+        reason = "Bank.Pay belongs to backend 'bank', whose route 'Bank.*' comes first" + meant("jokes")
         assert reasons(catalogue) == {f"Bank.Pay@{version}": reason}
         assert refusal(catalogue, "Bank.Pay", CALLER) is FORBIDDEN
         assert f"Bank.Pay@{version}" in OF_BANK or refusal(catalogue, f"Bank.Pay@{version}") is NONE
@@ -134,7 +138,9 @@ async def test_routes_that_name_versions_of_a_toolkit_hold_first() -> None:
         fresh.failure = None
         await hours.pass_()
         assert owners(catalogue) == others | {"Bank.Pay@2.1.0": "fresh"}
-        expected = "Bank.Pay@2.0.0 belongs to backend 'fresh', whose route 'Bank.Pay@2.*' names its version."
+        expected = "Bank.Pay@2.0.0 belongs to backend 'fresh', whose route 'Bank.Pay@2.*' names its version" + meant(
+            "bank"
+        )
         assert reasons(catalogue, "bank") == {"Bank.Pay@2.0.0": expected}
 
 
@@ -160,7 +166,8 @@ async def test_an_exception_from_a_written_out_toolkit_is_not_given_to_a_route_f
         town.bank.failure = state
         async with running(*town.sources([hidden, town.to_bank(), town.to_jokes()])) as (catalogue, _):
             assert owners(catalogue) == {}
-            assert reasons(catalogue) == {"Bank.Pay@99.0.0": "Bank.Pay belongs to backend 'bank', which denies it."}
+            reason = "Bank.Pay belongs to backend 'bank', which denies it" + meant("jokes")
+            assert reasons(catalogue) == {"Bank.Pay@99.0.0": reason}
             assert refusal(catalogue, "Bank.Pay") is NONE
         async with running(*town.sources([hidden, town.to_bank(), town.to_jokes("Bank.*")])) as (catalogue, _):
             assert owners(catalogue) == {"Bank.Pay@99.0.0": "jokes"}  # which the operator means by writing it

@@ -106,7 +106,9 @@ async def test_a_proxy_that_is_away_is_named(trusting: ssl.SSLContext) -> None:
     pool = through(f"http://127.0.0.1:{gone.origin.port}", gone, trusting)
     error = await failure(call(pool, b"/a"))
     assert (error.kind, error.sent) == (Kind.CONNECT, False)
-    assert f"through the proxy http://127.0.0.1:{gone.origin.port} cannot be reached: connection refused" in str(error)
+    proxy = f"http://127.0.0.1:{gone.origin.port}"
+    what = f"through the proxy {proxy}, which cannot be reached itself: connection refused."
+    assert str(error).endswith(f" cannot be reached {what}")
     await pool.aclose()
 
 
