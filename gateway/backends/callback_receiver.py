@@ -58,7 +58,7 @@ class CallbackReceiver:
         again: its tool server may not have got our first answer (Tool Result, Security).
         """
         if body is None:
-            return self._refuse("it is too large", TOO_LARGE)
+            return self._refuse(call_id, "it is too large", TOO_LARGE)
         if content_type != JSON:
             self._check_type(content_type)
         id_ = callback.invocation_id(call_id, run)
@@ -76,11 +76,11 @@ class CallbackReceiver:
             case callback.Consent():
                 return await self._ask_for_consent(call_id, message.auth_url)
             case callback.Choice():
-                return self._choose(id_, message)
+                return self._choose(call_id, id_, message)
             case callback.Event() | callback.View():
                 return ACCEPTED  # for a display that callers of the gateway do not have
             case callback.Refused(reason, status):
-                return self._refuse(reason, status)
+                return self._refuse(call_id, reason, status)
             case _:
                 assert_never(message)
 
@@ -111,7 +111,7 @@ class CallbackReceiver:
             return ACCEPTED if await self._outcomes.has_ended_with(call_id, result) else self._refuse_late(call_id)
         if self._notices is None:
             if cancels:
-                extra = {"backend": self._backend, "call_id": call_id}
+                extra = {"backend": self._backend, "toolgate_call_id": call_id}
                 log.warning("a tool server that is not configured here was not told to stop", extra=extra)
         elif cancels:
             self._notices.cancel(id_, group)
@@ -121,26 +121,28 @@ class CallbackReceiver:
 
     async def _ask_for_consent(self, call_id: str, auth_url: str) -> int:
         if len(auth_url.encode()) > MAX_AUTH_URL_BYTES:
-            return self._refuse("its auth_url is too long")
+            return self._refuse(call_id, "its auth_url is too long")
         if not is_https_or_loopback(auth_url):
-            return self._refuse("its auth_url is neither https nor loopback")
+            return self._refuse(call_id, "its auth_url is neither https nor loopback")
         is_open = await self._outcomes.challenge(call_id, {"id": call_id, "url": auth_url})
         return ACCEPTED if is_open else self._refuse_late(call_id)
 
-    def _choose(self, id_: str, choice: callback.Choice) -> int:
+    def _choose(self, call_id: str, id_: str, choice: callback.Choice) -> int:
         """Answers with the default, as if the user had dismissed the question (User Choice, Dismissal)."""
         if self._notices is None:
-            return self._refuse("its tool server is not configured here, and cannot be answered")
+            return self._refuse(call_id, "its tool server is not configured here, and cannot be answered")
         if not self._notices.choose(id_, choice):
-            return self._refuse("its response_url is at an origin that is not allowed")
+            return self._refuse(call_id, "its response_url is at an origin that is not allowed")
         return ACCEPTED
 
-    def _refuse(self, reason: str, status: int = REFUSED) -> int:
-        log.warning("a callback was refused", extra={"backend": self._backend, "reason": reason})
+    def _refuse(self, call_id: str, reason: str, status: int = REFUSED) -> int:
+        extra = {"backend": self._backend, "toolgate_call_id": call_id, "reason": reason}
+        log.warning("a callback was refused", extra=extra)
         return status
 
     def _refuse_late(self, call_id: str) -> int:
-        log.info("a message for a call that is over was refused", extra={"backend": self._backend, "call_id": call_id})
+        extra = {"backend": self._backend, "toolgate_call_id": call_id}
+        log.info("a message for a call that is over was refused", extra=extra)
         return OVER
 
 

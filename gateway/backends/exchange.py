@@ -167,7 +167,8 @@ class HttpExchange:
             else:
                 lease.tool_failed("a broken answer")
             reason = _shown(reply) if 300 <= status < 400 else str(exc)
-            log.warning("a tool server gave a broken answer", extra={"backend": self._name, "reason": reason})
+            about = {"backend": self._name, "toolgate_call_id": invocation.call_id, "reason": reason}
+            log.warning("a tool server gave a broken answer", extra=about)
             return replace(_broken(exc.said), status=status)
         except GatewayError as refusal:
             lease.answered = True

@@ -151,7 +151,8 @@ class PendingCalls:
             absent += 1
         if self._calls.get(call.call_id) is not call:
             return
-        log.warning("a request was not stored", extra={"backend": self._client.name, "call_id": call.call_id})
+        extra = {"backend": self._client.name, "toolgate_call_id": call.call_id}
+        log.warning("a request was not stored", extra=extra)
         await self._end(call, rcrt.not_stored(idempotent=call.idempotent))
 
     def cancel(self, call_id: str) -> None:
@@ -232,7 +233,8 @@ class PendingCalls:
         if self._calls.get(call.call_id) is not call:  # it is over, or its next run has begun
             return
         if result.failure is rcrt.BROKEN:
-            log.warning("a tool server gave a broken answer", extra={"backend": self._client.name})
+            extra = {"backend": self._client.name, "toolgate_call_id": call.call_id}
+            log.warning("a tool server gave a broken answer", extra=extra)
         await self._end(call, result)
         if self._cleanup:
             for crumb_id in call.crumb_ids if crumb is None else {crumb.id, *call.crumb_ids}:

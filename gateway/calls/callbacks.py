@@ -129,7 +129,8 @@ class Callbacks:
         with suppress(StateUnavailable):
             if await self._find(request, key) is None:
                 return 404
-        log.warning("a callback was refused", extra={"backend": request.backend, "reason": "it is compressed"})
+        extra = {"backend": request.backend, "toolgate_call_id": PREFIX + key, "reason": "it is compressed"}
+        log.warning("a callback was refused", extra=extra)
         return 415
 
     def are_awaited(self) -> bool:
@@ -144,7 +145,7 @@ class Callbacks:
 
     async def _receive_later(self, key: str, run: str, body: bytes | None, content_type: str | None) -> None:
         if await self._receive(await self._state.get(key), key, run, body, content_type) != 200:
-            log.warning("a callback that was held for the state was dropped", extra={"call_id": PREFIX + key})
+            log.warning("a callback that was held for the state was dropped", extra={"toolgate_call_id": PREFIX + key})
 
     async def _receive(
         self,

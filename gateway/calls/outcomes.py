@@ -101,7 +101,8 @@ class OutcomeRecorder:
         It is held also if this raises StateUnavailable: the call may have ended all the same.
         """
         if key not in self._large:
-            log.warning("a result is too large to be stored", extra={"call_id": PREFIX + key, "bytes": len(packed)})
+            extra = {"toolgate_call_id": PREFIX + key, "bytes": len(packed)}
+            log.warning("a result is too large to be stored", extra=extra)
             if self._large_bytes + len(packed) <= MAX_LARGE_BYTES:
                 self._large[key] = packed
                 self._large_bytes += len(packed)

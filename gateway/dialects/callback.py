@@ -188,6 +188,8 @@ def decode_callback(
     `decode` says which texts are read as JSON. The URL names the call, so ids that are absent or null are a flaw of the
     message; ids that differ are of another call (Tool Result, Security).
     """
+    if not body:
+        return Refused("it is empty")
     try:
         document = jsontext.decode_halves(body.removeprefix(BOM_UTF8), MAX_DEPTH)
     except jsontext.JsonError as exc:

@@ -69,8 +69,8 @@ class RouteSettings(Section):
     validate_input: Choice[InputCheck] = setting(
         "strict",
         "What happens when arguments do not fit the tool's schema. `strict`: the call is refused. `coerce`: strings "
-        "that hold the JSON of what the schema allows become that, and nulls of optional members are left out; then as "
-        "`strict`. `off`: they are sent as they are.",
+        "that hold the JSON of an array, object, number or boolean become that where the schema allows it, and nulls "
+        "of optional members are left out; then as `strict`. `off`: they are sent as they are.",
     )
     validate_output: Choice[OutputCheck] = setting("warn", "What happens when a result does not fit the tool's schema.")
 
