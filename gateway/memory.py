@@ -116,6 +116,12 @@ class BodyMemory:
         first.resume()  # there was too little room for it before
         return True
 
+    def is_short(self) -> bool:
+        """Whether it is full, or too full for those that wait, which go on only if there is room for all of them."""
+        return (
+            self.is_full or self.held + sum(size + GROWTH_BYTES for size in self._waiting.values()) > self.limit_bytes
+        )
+
     def leave(self, one: Growing) -> None:
         """Removes it from those that wait: it is complete or broken off."""
         if one in self._waiting:

@@ -104,19 +104,19 @@ class Relief:
     def look(self, now: float) -> None:
         """Ends connections whose callers read too little of their answers, the slowest first, while room is needed.
 
-        When memory is full, all give way until half of it is free: answers of tool servers wait for it, and would be
+        When memory is short, all give way until half of it is free: answers of tool servers wait for it, and would be
         lost otherwise. A caller who holds more than a share gives way down to it. Where that does not help in time,
         calls are refused before they run.
         """
         memory, dropped = self._listener.memory, 0
-        is_full = memory.is_full
+        is_short = memory.is_short()
         slow = [
             (waited, connection)
             for connection in self._listener.unread
             if (waited := connection.slow_for(now)) >= PRESSED_S
         ]
         for _, connection in sorted(slow, key=lambda one: one[0], reverse=True):
-            if (is_full and not memory.fits_bodies(0)) or not memory.fits_share(connection.unread_holder, 0):
+            if (is_short and not memory.fits_bodies(0)) or not memory.fits_share(connection.unread_holder, 0):
                 connection.drop_unread()
                 dropped += 1
         if dropped:

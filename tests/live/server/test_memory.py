@@ -167,6 +167,37 @@ async def test_callers_who_do_not_read_are_cut_off_when_there_is_no_room_and_rea
         assert not memory.refuses
 
 
+class Arriving:
+    """An answer of a tool server."""
+
+    def __init__(self) -> None:
+        self.goes_on = False
+
+    def resume(self) -> None:
+        self.goes_on = True
+
+
+async def test_they_are_cut_off_too_when_there_is_some_room_but_too_little_for_the_answers_that_wait() -> None:
+    size, callers, now = 2 * LIMIT, 5, asyncio.get_running_loop().time()
+    async with serving() as running, AsyncExitStack() as stack:
+        relief, memory, one = Relief(running.listener), running.listener.memory, Arriving()
+        running.listener.holder_of = lambda scope: str(scope["client"])  # none of them holds more than its share
+        memory.change(callers * size + LIMIT)
+        for _ in range(callers):
+            await never_reading(running, stack, size)
+        await running.until_held(callers * size, callers * size)
+        memory.take("another", LIMIT)
+        memory.take(ARRIVING, LIMIT // 2)
+        assert memory.must_wait(one, LIMIT // 2)
+        memory.give("another", LIMIT)  # who has read all of its answer
+        assert not memory.is_full
+        assert not one.goes_on
+        relief.look(now)
+        relief.look(now + PRESSED_S)
+        assert len(running.listener.unread) < callers
+        assert one.goes_on
+
+
 async def test_calls_are_refused_when_no_room_can_be_made_and_health_is_not() -> None:
     application = Application()
     async with serving(application) as running, calling(running.addresses.public) as wire:
