@@ -17,6 +17,7 @@ PIECE_BYTES = 64 * 1024  # decoded at once
 HERE_BYTES = 4 * PIECE_BYTES  # of a body that is decoded between two turns of the event loop, which takes 1 ms
 OF_CODINGS = (b"content-encoding", b"content-length")  # headers that do not hold for what was decoded
 GZIP, DEFLATE = (b"gzip", b"x-gzip"), b"deflate"
+FREE_MEMBERS, MEMBER_BYTES = 256, 1024  # a body has no more than so many, and one for each so many bytes of it
 MAGIC = b"\x1f\x8b"
 GZIP_BITS = 16 + zlib.MAX_WBITS  # with the header of gzip
 
@@ -44,7 +45,7 @@ class Inflater:
     def __init__(self, coding: bytes, max_body: float) -> None:
         self._coding = coding
         self._max_body = max_body
-        self._size = 0
+        self._size = self._members = 0
         self._inflate: zlib._Decompress | None = None
         self._is_plain = False  # although it should not be
         self._given, self._at = b"", 0  # and how far that was taken
@@ -102,6 +103,9 @@ class Inflater:
         if inflate.eof:  # a file of gzip may have several members (RFC 1952, 2.2); what else follows is padding
             if self._coding == DEFLATE or not data.startswith(MAGIC):
                 return b""
+            self._members += 1
+            if self._members > FREE_MEMBERS + self._size // MEMBER_BYTES:  # 20 bytes begin one and need not say a thing
+                raise TransportError(Kind.PROTOCOL, "The reply is in too many small gzip members.", sent=True)
             inflate = self._inflate = zlib.decompressobj(GZIP_BITS)
         try:
             out = inflate.decompress(data, PIECE_BYTES)
@@ -117,9 +121,11 @@ async def decoded(inflater: Inflater, body: bytes) -> bytes:
     """Decodes a whole body; a long one in a thread. Raises TransportError."""
     parts = bytearray()
     inflater.feed(body)
-    while len(parts) < HERE_BYTES and (piece := inflater.piece()):
+    is_long = len(body) > HERE_BYTES
+    while not is_long and (piece := inflater.piece()):
         parts += piece
-    if len(parts) >= HERE_BYTES:
+        is_long = len(parts) >= HERE_BYTES
+    if is_long:
         await asyncio.to_thread(_decode_rest, inflater, parts)
     parts += inflater.end()
     return bytes(parts)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import gzip
 import zlib
+from collections import deque
 from functools import partial
 from typing import Any
 
 import pytest
 
 from gateway.transport import Kind, Reply, TransportError
-from gateway.transport.codings import HERE_BYTES, PIECE_BYTES, Inflater, decoded
+from gateway.transport.codings import FREE_MEMBERS, HERE_BYTES, PIECE_BYTES, Inflater, decoded
 from tests.unit.transport.scripted import DEADLINE_S, Peer, answering, pooled, serving
 
 pytestmark = pytest.mark.anyio
@@ -47,6 +48,7 @@ BODIES: dict[str, tuple[str, bytes, bytes]] = {
     "another name": (" X-GZIP\t", gzip.compress(TEXT), TEXT),
     "beside identity": ("identity, gzip", gzip.compress(TEXT), TEXT),
     "members": ("gzip", gzip.compress(TEXT[:50]) + gzip.compress(TEXT[50:]), TEXT),
+    "blocks": ("gzip", b"".join(gzip.compress(LARGE[at : at + 4096]) for at in range(0, len(LARGE), 4096)), LARGE),
     "padding": ("gzip", gzip.compress(TEXT) + bytes(5), TEXT),
     "large": ("gzip", gzip.compress(LARGE), LARGE),
     "large, hardly compressed": ("gzip", gzip.compress(LARGE, 0), LARGE),
@@ -114,6 +116,17 @@ async def test_a_bomb_is_decoded_no_further_than_to_its_limit(packed: bytes) -> 
     assert size == MAX_BODY
     with pytest.raises(TransportError):
         inflater.piece()
+
+
+@pytest.mark.parametrize("member", [gzip.compress(b""), gzip.compress(b"7")], ids=["empty", "one byte"])
+async def test_many_small_members_are_not_taken_apart(member: bytes) -> None:
+    """Each begins with 20 bytes and needs a decoder of its own: 8 MiB of them took seconds of the event loop."""
+    inflater, pieces = Inflater(b"gzip", MAX_BODY), deque[bytes]()
+    inflater.feed(member * 4 * FREE_MEMBERS)
+    with pytest.raises(TransportError, match="too many small gzip members") as caught:
+        pieces.extend(iter(inflater.piece, b""))
+    assert len(pieces) <= FREE_MEMBERS + 1
+    assert caught.value.kind is Kind.PROTOCOL
 
 
 async def test_a_long_body_is_decoded_beside_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
