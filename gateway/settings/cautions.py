@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from gateway.settings import Config, RouteSettings
 from gateway.settings.openapi import OpenApiBackendSettings
 from gateway.settings.server import EVERYWHERE
-from gateway.settings.web import crosses_in_clear, is_loopback
+from gateway.settings.web import is_loopback
 
 ANY = "*"
 KEYLESS = (
@@ -70,9 +70,9 @@ def _of_callers(config: Config) -> Iterator[str]:
 
 def _of_keys_in_clear(config: Config) -> Iterator[str]:
     for entry in () if config.auth is None else config.auth.jwt or ():
-        url = entry.jwks_url or (entry.issuer if entry.discovery else None)
-        if url and crosses_in_clear(url):
-            yield f"auth.jwt: whoever is between the gateway and {urlsplit(url).netloc} can let anybody in; use https"
+        parts = urlsplit(entry.jwks_url or (entry.issuer if entry.discovery else None) or "")
+        if parts.scheme == "http" and not is_loopback(parts.hostname or ""):
+            yield f"auth.jwt: whoever is between the gateway and {parts.netloc} can let anybody in; use https"
 
 
 def _of_tokens_for_mcp(config: Config) -> Iterator[str]:

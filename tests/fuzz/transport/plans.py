@@ -69,7 +69,7 @@ class Plan:
 
     def request(self, authority: bytes) -> bytes:
         """The bytes the server must read, no more and no fewer."""
-        start = b"%b %b HTTP/1.1\r\nhost: %b\r\n" % (self.method, self.target, authority)
+        start = b"%b %b HTTP/1.1\r\nhost: %b\r\naccept-encoding: identity\r\n" % (self.method, self.target, authority)
         length = b"content-length: %d\r\n" % len(self.body) if self.body or self.method == b"POST" else b""
         return start + length + b"\r\n" + self.body
 

@@ -43,7 +43,7 @@ WRONG: dict[str, bytes] = {
     "gzip": http_reply(200, b"not gzip", content_type="application/json", content_encoding="gzip"),
 }
 BOMB = "bomb"
-FINE = {"nothing", "charset", "type"}  # odd, and yet something can be made of them
+FINE = {"nothing", "charset", "type", "surrogate"}  # odd, and yet something can be made of them
 
 
 async def answer(exchange: Exchange) -> None:
