@@ -29,7 +29,6 @@ KNOWN = {
     "Styles.formData_form_nonExploded": FORMS,
     "Styles.formData_spaceDelimited_nonExploded": FORMS,
     "Styles.formData_standard": FORMS,
-    "Styles.form_data_deepObject_exploded": FORMS,
     "Styles.form_data_form_exploded": FORMS,
     "Styles.form_data_pipeDelimited_nonExploded": FORMS,
 }
