@@ -11,6 +11,7 @@ CONSOLE := $(INTEROP)/console
 HANDBOOK := $(INTEROP)/docs
 RELEASES := trixie forky
 IMPORTS := $(INTEROP)/import-linter
+KIT := $(INTEROP)/conformance
 SUITE := $(INTEROP)/json-schema-suite
 INTEROP_STAMPS := $(patsubst %,$(INTEROP)/%/.installed,gordon-to-regorus oxp schemathesis universal-tool-client universal-tool-server)
 MCP := $(INTEROP)/mcp
@@ -27,7 +28,7 @@ INTO = $(BIN)/python -m pip --python $(@D)/bin/python install
 help:
 	@echo "make demo   run demonstration tool servers behind Toolgate, and print curl lines to paste"
 	@echo "make test   lint, type-check and run the tests"
-	@echo "make test-conformance  try the conformance kit: a planted fault for each check, and programs of others"
+	@echo "make test-conformance  try the conformance kit: a planted fault for each check, Toolgate itself, and programs of others"
 	@echo "make test-soak  run tests with thousands of callers, and with faults under load"
 	@echo "make test-interop  run other projects' programs against Toolgate: MCP clients and servers, the MCP conformance suite, OpenAPI validators"
 	@echo "make test-lowest  run the tests that meet the dependencies on the lowest versions of them"
@@ -60,11 +61,18 @@ demo: $(RUNTIME)
 # is kept even where the environment says otherwise.
 test:
 	$(MAKE) --no-print-directory --jobs 2 check $(INTEROP_STAMPS) $(SUITE)/.installed
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 4 --dist worksteal -m "not soak and not planted"
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 4 --dist worksteal -m "not soak"
 
-# Apart from the others because there is a fault for each of some hundred checks, and all checks are made of each.
-test-conformance: $(STAMP) $(INTEROP_STAMPS)
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses 4 --dist worksteal -m planted
+# Apart from the others because there is a fault for each of some hundred checks. The kit is installed as its users install
+# it, beside a gateway that is held to it.
+test-conformance: $(KIT)/.installed $(INTEROP_STAMPS)
+	$(BIN)/python -m pip --python $(KIT)/bin/python install $(PINNED) --no-deps --force-reinstall ./conformance
+	PYTHONDONTWRITEBYTECODE= $(KIT)/bin/python -m pytest conformance/tests --numprocesses 4 --dist worksteal
+
+$(KIT)/.installed: pyproject.toml conformance/pyproject.toml constraints.txt | $(STAMP)
+	$(ENVIRONMENT)
+	$(INTO) $(PINNED) ./conformance --editable '.[dev]'
+	@touch $@
 
 # One after the other: most of them take all processors.
 test-soak: $(STAMP) $(INTEROP)/schemathesis/.installed
@@ -92,9 +100,9 @@ $(INTEROP)/%/node_modules/.installed: $(addprefix tests/interop/%/,package.json 
 
 # What meets the dependencies: each module by itself, every flow, real Redis and real sockets. Processes, pages and programs
 # of others are not tried again. test_release compares the versions installed with those in constraints.txt.
-LOWEST_TESTS := tests/unit tests/wire tests/contract tests/flow tests/conformance tests/live/server tests/live/state tests/live/ratelimit
+LOWEST_TESTS := tests/unit tests/wire tests/contract tests/flow tests/live/server tests/live/state tests/live/ratelimit
 test-lowest: $(LOWEST)/.installed $(SUITE)/.installed
-	$(LOWEST)/bin/python -m pytest $(LOWEST_TESTS) --numprocesses 4 --dist worksteal -m "not soak and not planted" \
+	$(LOWEST)/bin/python -m pytest $(LOWEST_TESTS) --numprocesses 4 --dist worksteal -m "not soak" \
 		--ignore tests/unit/test_release.py --ignore tests/unit/docs
 
 $(LOWEST)/.installed: pyproject.toml constraints.txt tests/lowest.py

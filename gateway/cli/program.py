@@ -31,8 +31,10 @@ COMMANDS = {
     "token": "make a bearer token for development",
     "hash-key": "make the hash of an API key",
     "bridge": "serve an MCP server that uses standard input and output, over HTTP",
-    "conformance": "judge a tool server or a client by the checks of its protocol",
     "demo": "run demonstration tool servers behind a gateway, with curl lines to paste",
+}
+MOVED = {  # what was a command, and where it is now
+    "conformance": "The conformance kit is a program of its own: toolgate-conformance, of the package of that name.",
 }
 
 OPTION = re.compile(r"(?<!\S)--[a-z-]+")  # as it stands in a usage or help text
@@ -83,6 +85,8 @@ def _run(words: Sequence[str], imported: Callable[[], None]) -> int:
 
 def _find(name: str) -> ModuleType:
     """The module of a command, imported only now: all of them together take a second. Raises CommandError."""
+    if name in MOVED:
+        raise CommandError(USAGE, MOVED[name])
     if name not in COMMANDS:
         what = "option" if name.startswith("-") else "command"
         hint = suggestion(name, COMMANDS) or f"; {PROGRAM} --help lists the commands"

@@ -1,4 +1,4 @@
-"""`toolgate conformance --protocol mcp` runs the official suite, and tells how it ended."""
+"""`toolgate-conformance --protocol mcp` runs the official suite, and tells how it ended."""
 
 from __future__ import annotations
 
@@ -32,8 +32,12 @@ def path(tmp_path: Path) -> str:
 
 def judged(path: str, *words: str) -> tuple[int, str, str]:
     """The exit code and the output. Where npx runs is the suite installed, so that nothing is fetched."""
-    command = [sys.executable, "-m", "gateway", "conformance", *words]
-    env = {"PATH": path, "npm_config_offline": "true", "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-m", "toolgate_conformance", *words]
+    env = {
+        "PATH": path,
+        "npm_config_offline": "true",
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "conformance")]),
+    }
     done = finished(command, env=env, cwd=ENVIRONMENT)
     return done.returncode, done.stdout, done.stderr
 

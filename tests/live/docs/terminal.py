@@ -18,10 +18,11 @@ from tests.support.terminal import DEADLINE_S, ROOT, Running, environment, event
 
 PYTHON = shlex.quote(sys.executable)
 PROGRAMS = f'toolgate() {{ {PYTHON} -W error -m gateway "$@"; }}; python() {{ {PYTHON} "$@"; }}; '
+KIT = f'toolgate_conformance() {{ PYTHONPATH={ROOT}/conformance {PYTHON} -W error -m toolgate_conformance "$@"; }}; '
 MAKE_RUNS = {
     "demo": "toolgate demo",
     "test": "-m pytest",
-    "test-conformance": "-m planted",
+    "test-conformance": "pytest conformance/tests",
     "test-console": "tests/console",
     "test-deploy": "tests/deploy",
     "test-lowest": "-m pytest",
@@ -114,7 +115,7 @@ class Terminal:
             names = re.findall(r"(\w+)=", line)
             line += f"; env -0 | grep -z -E '^({'|'.join(names)})='"
         done = subprocess.run(
-            ["sh", "-c", PROGRAMS + line],
+            ["sh", "-c", PROGRAMS + KIT + line.replace("toolgate-conformance ", "toolgate_conformance ")],
             env=environment(**self.env),
             cwd=self.folder,
             stdin=subprocess.DEVNULL,

@@ -1,1 +1,0 @@
-"""Judges programs of others by the checks of a protocol: tool servers and clients of OTC, OXP, RAP and RCRT."""
