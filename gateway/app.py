@@ -339,6 +339,7 @@ class Gateway:
         self._adopt(new)
         self.public.app = new.public
         self._listeners.look()
+        new.catalogue.catch_up(old.catalogue)
         await self._issuers.keep(new.config.auth)
         await old.catalogue.aclose()
         self._drainer.begin(old, new, self._under_way() - self._listeners.tasks)

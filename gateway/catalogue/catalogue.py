@@ -81,6 +81,7 @@ class BackendEntry:
     published: int = 0
     listed_at: float | None = None
     took_s: float = 0.0  # the last list
+    due_at: float | None = None  # when it is asked next; None: at once
     is_due: bool = False  # something has changed since it was last asked
     last_error: str | None = None
     failing_since: float = 0.0
@@ -140,7 +141,8 @@ class Catalogue:
     async def adopt(self, other: Catalogue) -> None:
         """Takes over the last lists of the backends both have, and evaluates them by its own routes.
 
-        To be awaited before `start`. Ids of tokens and secrets that were withheld no longer are.
+        To be awaited before `start`. Ids of tokens and secrets that were withheld no longer are. A backend that both
+        have is asked when it would have been, or at once if the last attempt failed.
         """
         self._unfrozen = other._unfrozen
         for entry in self._entries.values():
@@ -148,6 +150,7 @@ class Catalogue:
             if before is not None and entry.source.lists_as(before.source):
                 if other._turns.was_tried(entry.source.name) and before.source.backend is entry.source.backend:
                     self._turns.note_tried(entry.source.name)  # a new one is asked first
+                    entry.due_at = before.due_at if before.last_error is None else None
                 entry.listed_at, entry.last_error = before.listed_at, before.last_error
                 entry.failing_since = before.failing_since
                 if before.listing is not None:
@@ -159,6 +162,17 @@ class Catalogue:
                         earlier = dataclasses.replace(UNEVALUATED, claims=claims)
                         entry.evaluation = await evaluate(entry.source, before.listing, earlier, self._offload)
         await self._rebuild({})
+
+    def catch_up(self, other: Catalogue) -> None:
+        """Asks the backends again of which the other catalogue has had news since it was adopted."""
+        for name, entry in self._entries.items():
+            before = other._entries.get(name)
+            if before is None or before.source.backend is not entry.source.backend:
+                continue
+            asking = other._refreshing.get(name)
+            is_asking = asking is not None and not asking.done()
+            if is_asking or (before.listed_at or 0.0) > (entry.listed_at or 0.0):
+                self.refresh(name)
 
     async def start(self) -> None:
         """Begins to ask in the background."""
@@ -239,12 +253,14 @@ class Catalogue:
         """Asks one backend at intervals until it is cancelled."""
         backoff = Backoff(FIRST_RETRY_S, entry.source.refresh_s)
         while True:
+            if entry.due_at is not None:
+                await self._sleep(max(entry.due_at - self._clock(), 0.0))
             if await self._ask(entry):
                 wait_s = entry.good_for_s
                 backoff.reset()
             else:
                 wait_s = backoff.next_s()
-            await self._sleep(wait_s * self._uniform(1 - JITTER, 1 + JITTER))
+            entry.due_at = self._clock() + wait_s * self._uniform(1 - JITTER, 1 + JITTER)
 
     async def _refresh(self, entry: BackendEntry, *, is_news: bool = True) -> bool:
         """Whether a backend could be asked."""

@@ -72,6 +72,33 @@ async def test_the_openapi_document_has_the_new_credentials(start: Start, server
     assert await asked_for() == {"bearer", "oxp_key", "otc_key"}
 
 
+async def test_a_reload_asks_only_the_backends_that_it_changes(start: Start, server: ToolServer) -> None:
+    """Ours: the others keep their lists and their connections, whatever else is new, their routes included."""
+    gateway = await start(config({"scripted": server.url}))
+    assert (await gateway.caller.call("oxp", "Echo.Say")).status == 200
+    connections = server.connections
+    async with tool_server(tool("Other.Do")) as other:
+        routes = [{"tools": "Echo.*", "backend": "scripted"}, {"tools": "*", "backend": "other"}]
+        backends = {"scripted": server.url, "other": other.url}
+        await reload(gateway, config(backends, routes, errors={"strict": True}, rate_limits=few(9)))
+        changed = {"protocol": "oxp", "url": other.url, "max_concurrency": 7}
+        await reload(gateway, config(backends | {"other": changed}, routes))
+        assert (await gateway.caller.list("oxp")).ids == ["Echo.Say@1.0.0", "Other.Do@1.0.0"]
+        assert (await gateway.caller.call("oxp", "Echo.Say")).status == 200
+        assert (server.lists, other.lists) == (1, 2)
+        assert server.connections == connections
+    assert gateway.gateway.catalogue.ready
+
+
+async def test_a_reload_tries_a_backend_again_that_could_not_be_asked(start: Start, server: ToolServer) -> None:
+    server.list_handler = hang_up
+    gateway = await start(config({"scripted": server.url}))
+    server.list_handler = None
+    await reload(gateway, config({"scripted": server.url}))
+    await until(lambda: gateway.gateway.catalogue.status("scripted").up)
+    assert (await gateway.caller.call("oxp", "Echo.Say")).status == 200
+
+
 async def test_tools_of_an_unreachable_backend_stay_published(start: Start, server: ToolServer) -> None:
     gateway = await start(config({"scripted": server.url}))
     server.list_handler = hang_up

@@ -82,6 +82,11 @@ class ToolServer:
         self.connections = 0
 
     @property
+    def lists(self) -> int:
+        """How often its tools were asked for."""
+        return sum(received.target == "/tools" and received.method == "GET" for received in self.received)
+
+    @property
     def calls(self) -> list[Request]:
         """Every request that was a call, whether or not its path exists."""
         return [received for received in self.received if received.target in CALL_PATHS]

@@ -77,7 +77,8 @@ class Hours:
         self.now += seconds
         sleepers, self._sleepers = self._sleepers, []
         for woken in sleepers:
-            woken.set_result(None)
+            if not woken.done():  # else it was cancelled
+                woken.set_result(None)
         return len(sleepers)
 
 

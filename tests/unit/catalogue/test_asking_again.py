@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from gateway.catalogue.catalogue import Catalogue
-from tests.unit.catalogue.asking import DOWN, ToolServer, found, ids, one_backend, route, running, source, tool
+from tests.unit.catalogue.asking import (
+    DEADLINE_S,
+    DOWN,
+    ToolServer,
+    found,
+    ids,
+    one_backend,
+    route,
+    running,
+    source,
+    tool,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -77,6 +90,40 @@ async def test_a_backend_made_anew_has_the_list_of_the_one_before_until_it_is_as
         anew.failure = None
         await hours.pass_()
         assert ids(successor) == ["A.X@1.0.0", "A.Y@1.0.0"]
+        await successor.aclose()
+
+
+async def test_a_reload_asks_a_backend_that_stays_when_its_list_is_due() -> None:
+    server = ToolServer("crm", tool("A.X"))
+    async with running(one_backend(server)) as (catalogue, hours):
+        hours.now += 25.0
+        successor = Catalogue([one_backend(server)], clock=lambda: hours.now, sleep=hours.sleep, uniform=min)
+        await successor.adopt(catalogue)
+        await successor.start()
+        assert successor.ready
+        await hours.until_asleep(2)
+        assert hours.waits == [60.0, 35.0]
+        await successor.aclose()
+
+
+async def test_a_change_that_is_reported_during_a_reload_is_not_lost() -> None:
+    """The catalogue before hears of it, and ends before it has asked."""
+    server = ToolServer("crm", tool("A.X"))
+    async with running(one_backend(server)) as (catalogue, hours):
+        successor = Catalogue([one_backend(server)], clock=lambda: hours.now, sleep=hours.sleep)
+        await successor.adopt(catalogue)
+        await successor.start()
+        server.tools = [tool("A.New")]
+        catalogue.refresh("crm")
+        await hours.until_asleep(3)
+        successor.catch_up(catalogue)
+        await catalogue.aclose()
+        await hours.until_asleep(4)
+        hours.wake(1.0)
+        await hours.until_asleep(1)
+        async with asyncio.timeout(DEADLINE_S):
+            while ids(successor) != ["A.New@1.0.0"]:  # noqa: ASYNC110
+                await asyncio.sleep(0)
         await successor.aclose()
 
 
