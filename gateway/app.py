@@ -54,7 +54,7 @@ from gateway.listeners import Listeners
 from gateway.memory import BodyMemory
 from gateway.metrics import Metrics, Scraper
 from gateway.model import JsonObject
-from gateway.offload import Checker, Offload
+from gateway.offload import ChildTasks, Offload
 from gateway.pipeline import Pipeline
 from gateway.ports import Backend, Outcomes, Receiver
 from gateway.request import Request
@@ -112,7 +112,7 @@ class Gateway:
         if self._usage is not None:
             self.observer.count_call = self._usage.beside(self.metrics.tool_call)
         self._scraper = Scraper(self.metrics, lambda: {"gateway": os.getpid(), **self.children})
-        self._checker = Checker()
+        self._checker = ChildTasks()
         self._checks = self._telemetry.checks(self._checker)
         self._lists = Offload(memory_bytes=LIST_MEMORY_BYTES)  # its own, so that no call waits for lists
         self._responses = self._telemetry.responses(
@@ -151,7 +151,7 @@ class Gateway:
         self._console_sealer = Sealer(keys, "console")
         self.console = ConsoleHost(self, access, file)
         self._listeners = Listeners(lambda: self.catalogue.router)
-        self.state.on_news(partial(self._refresh, is_news=False))
+        self.state.on_tools_changed(partial(self._refresh, is_news=False))
         self.state.on_lost(self.metrics.state_lost)
         self.state.on_quota(self.metrics.quota_met)
         self._drainer = BackendDrainer(self.state, self.backends, self._receivers, pending_s=self._pending_s)
@@ -168,7 +168,7 @@ class Gateway:
             parts.sources(config, backends, self._telemetry.backends(backends, config)),
             offload=self._lists,
             on_rebuilt=self._listeners.look,
-            on_changed=self.state.tell_others,
+            on_changed=self.state.announce_tools_changed,
         )
         longest = config.server.max_head_bytes
         if before and (before.config.auth, before.config.server.max_head_bytes) == (config.auth, longest):

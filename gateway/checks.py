@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gateway import jsontext
 from gateway.errors import ErrorCode, FailureCode, GatewayError, NotJsonError, unavailable
 from gateway.model import Arguments, Json, ToolFailure, ToolResult
-from gateway.offload import Checker, OffloadError, OverrunError
+from gateway.offload import ChildTasks, OffloadError, OverrunError
 from gateway.published import InputCheck, OutputCheck, PublishedTool
 from gateway.schemas import by_parameter
 
@@ -27,7 +27,7 @@ TOO_LONG = "takes too long to be checked"
 class Checks:
     """The checks of every call; `checker` does those that could hold up the event loop."""
 
-    def __init__(self, checker: Checker) -> None:
+    def __init__(self, checker: ChildTasks) -> None:
         self._checker = checker
 
     async def document(self, body: bytes, argument_members: tuple[bytes, ...], principal: str) -> Json:

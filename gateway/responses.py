@@ -27,7 +27,7 @@ CALL_ID = b"toolgate-call-id"
 LOCATION = b"location"
 FAILS = OutputCheck.FAIL  # a global: reading a member off its class costs half a microsecond in Python 3.11
 FAILED = "The gateway failed."
-REMNANT_TTL_S = StateLimits().remnant_ttl_s
+TOMBSTONE_TTL_S = StateLimits().tombstone_ttl_s
 
 
 class ResponseBuilder:
@@ -114,8 +114,8 @@ class ResponseBuilder:
             changed_s = max(begun_s, asked[0])
         elif isinstance(status, ToolResult) and status is not UNREMEMBERED:
             changed_s = max(begun_s, view.ended_s)
-            is_remnant = view.is_keyed and status.failure is not None and status.failure.can_retry
-            kept_until_s = changed_s + (REMNANT_TTL_S if is_remnant else self._result_ttl_s)
+            is_tombstone = view.is_keyed and status.failure is not None and status.failure.can_retry
+            kept_until_s = changed_s + (TOMBSTONE_TTL_S if is_tombstone else self._result_ttl_s)
         return KeptCall(
             id=view.id,
             begun_s=begun_s,

@@ -25,8 +25,7 @@ from gateway.encoders import Encoder
 from gateway.http.origins import PageOrigins
 from gateway.ports import Backend, Receiver
 from gateway.published import InputCheck, OutputCheck, Route
-from gateway.ratelimit import Limits as RateLimits
-from gateway.ratelimit import MemoryBuckets, Rule
+from gateway.ratelimit import MemoryBuckets, RateLimits, Rule
 from gateway.ratelimit.calendar import DAY_S
 from gateway.ratelimit.rules import CALENDAR_STEP_S
 from gateway.settings import (
@@ -41,18 +40,18 @@ from gateway.settings import (
 )
 from gateway.settings.backends import McpBackendSettings, OtcBackendSettings, OxpBackendSettings
 from gateway.settings.openapi import OpenApiBackendSettings
-from gateway.state.address import Address
+from gateway.state.address import RedisAddress
 from gateway.state.memory import MemoryState
 from gateway.state.port import State, StateLimits
 from gateway.state.sealing import Digester, Sealer, TimedSealer
-from gateway.state.store import Store
+from gateway.state.store import PartitionStore
 from gateway.surfaces import Surface
 from gateway.usage import Ledger, UsageRecorder
 
 if TYPE_CHECKING:
-    from gateway.state.connections import Client, Tls
+    from gateway.state.connections import RedisClient, Tls
     from gateway.state.inspection import Findings
-    from gateway.state.store import Store
+    from gateway.state.store import PartitionStore
 
 
 class Adapter(Protocol):
@@ -235,7 +234,7 @@ def state(settings: StateSettings) -> State:
     return RedisState(shared_store(settings, address), limits, sealer)
 
 
-def shared_store(settings: StateSettings, address: Address) -> Store:
+def shared_store(settings: StateSettings, address: RedisAddress) -> PartitionStore:
     """The data at an address, over connections of its own."""
     if address.is_cluster:
         from gateway.state.cluster import ClusterStore
@@ -246,7 +245,7 @@ def shared_store(settings: StateSettings, address: Address) -> Store:
     return ServerStore(redis_client(settings, address))
 
 
-def redis_client(settings: StateSettings, address: Address) -> Client:
+def redis_client(settings: StateSettings, address: RedisAddress) -> RedisClient:
     """A client for the servers at an address."""
     from gateway.state.connections import connect
 
@@ -258,7 +257,7 @@ def redis_client(settings: StateSettings, address: Address) -> Client:
     )
 
 
-async def look_at_redis(settings: StateSettings, address: Address) -> Findings:
+async def look_at_redis(settings: StateSettings, address: RedisAddress) -> Findings:
     """Finds out what an operator should know of the servers at an address."""
     if address.is_cluster:
         from gateway.state.cluster_inspection import inspect_cluster

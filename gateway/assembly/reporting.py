@@ -99,10 +99,10 @@ def _state_readings(state: State) -> Iterator[Reading]:
     yield Reading(families.STATE_UP, (), float(state.is_up))
     if state.partitions > 1:
         yield Reading(families.STATE_AWAY, (), float(state.partitions_away))
-    if (room := state.room) is not None:
-        yield Reading(families.STATE_BYTES, (), float(room.used_bytes))
-        if room.max_bytes is not None:
-            yield Reading(families.STATE_MAX_BYTES, (), float(room.max_bytes))
+    if (capacity := state.capacity) is not None:
+        yield Reading(families.STATE_BYTES, (), float(capacity.used_bytes))
+        if capacity.max_bytes is not None:
+            yield Reading(families.STATE_MAX_BYTES, (), float(capacity.max_bytes))
 
 
 def details(setup: Setup, state: State, issuers: Mapping[str, IssuerStatus]) -> JsonObject:
@@ -132,10 +132,10 @@ def _backend_details(setup: Setup, state: State) -> JsonObject:
 
 
 def _state_details(state: State) -> JsonObject:
-    room, trouble = state.room, state.trouble
+    capacity, trouble = state.capacity, state.trouble
     return {
         "kept_in": "redis" if is_shared(state) else "memory",
         "up": trouble is None,
         **({} if trouble is None else {"reason": trouble}),
-        **({} if room is None else {"used_bytes": room.used_bytes, "max_bytes": room.max_bytes}),
+        **({} if capacity is None else {"used_bytes": capacity.used_bytes, "max_bytes": capacity.max_bytes}),
     }

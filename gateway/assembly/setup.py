@@ -26,7 +26,7 @@ from gateway.errors import ConfigError
 from gateway.metrics import Reading
 from gateway.pipeline import Pipeline
 from gateway.ports import Authenticator, Backend, Receiver
-from gateway.ratelimit import Limits
+from gateway.ratelimit import RateLimits
 from gateway.settings import AuthorizeSettings, BackendSettings, Config
 from gateway.settings.sections import Section
 from gateway.settings.web import FilePath
@@ -70,7 +70,7 @@ class Setup:
     authenticator: Authenticator
     authorizer: HttpAuthorizer | None
     authorizer_files: Fingerprints
-    limits: Limits
+    limits: RateLimits
     pipeline: Pipeline
     public: ASGIApp
 

@@ -24,7 +24,7 @@ from gateway.auth.refusals import (
     refused,
     undecided,
 )
-from gateway.auth.tokens import AUTHORIZATION, JwtIssuer, MalformedError, Parts, caller_of, take_apart
+from gateway.auth.tokens import AUTHORIZATION, JwtIssuer, MalformedError, TokenParts, caller_of, take_apart
 from gateway.errors import UnauthenticatedError, UndecidedError
 from gateway.ports import ANONYMOUS, Caller
 from gateway.wire import Head
@@ -176,14 +176,14 @@ class Authentication:
             del self._cache[next(iter(self._cache))]
         self._cache[digest] = caller, until
 
-    def _read(self, credential: bytes) -> Parts:
+    def _read(self, credential: bytes) -> TokenParts:
         """Takes a token apart; what is not a token may have been a guess at an API key."""
         try:
             return take_apart(credential)
         except MalformedError as exc:
             raise refused(Reason.API_KEY if self._api_keys else UNREADABLE) from exc
 
-    def _issuer_of(self, token: Parts, place: bytes) -> JwtIssuer:
+    def _issuer_of(self, token: TokenParts, place: bytes) -> JwtIssuer:
         """The issuer that a token names, not verified yet. Raises UnauthenticatedError if none is configured there."""
         name = token.claims.get("iss")
         issuer = self._issuers.get((place, name)) if isinstance(name, str) else None
@@ -212,7 +212,7 @@ class Authentication:
         return token
 
 
-def _check_signature(token: Parts, keys: Keys) -> None:
+def _check_signature(token: TokenParts, keys: Keys) -> None:
     """Raises UnauthenticatedError; an UndecidedError if its issuer may have another key by now."""
     algorithm, kid = token.header.get("alg"), token.header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in keys.algorithms:

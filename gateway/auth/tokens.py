@@ -68,7 +68,7 @@ class MalformedError(ValueError):
     """What is no signed token, or one that asks for what we do not know."""
 
 
-class Parts(NamedTuple):
+class TokenParts(NamedTuple):
     """`signed` is what the signature is over."""
 
     header: JsonObject
@@ -77,14 +77,14 @@ class Parts(NamedTuple):
     signature: bytes
 
 
-def take_apart(token: bytes) -> Parts:
+def take_apart(token: bytes) -> TokenParts:
     """Reads `header.claims.signature`. Raises MalformedError."""
     texts = token.split(b".", 3)
     if len(texts) != 3:
         raise MalformedError("has not three parts")
     head, claims, signature = texts
     header = _known_header(head) if len(head) <= MAX_HEADER else _header(head)
-    return Parts(header, _object(_bytes(claims)), token[: -len(signature) - 1], _bytes(signature))
+    return TokenParts(header, _object(_bytes(claims)), token[: -len(signature) - 1], _bytes(signature))
 
 
 def _header(text: bytes) -> JsonObject:

@@ -19,7 +19,7 @@ from gateway.backends.callback_notices import Notices
 from gateway.backends.challenges import is_https_or_loopback
 from gateway.dialects import callback
 from gateway.model import Decode, ToolResult
-from gateway.offload import Checker, OffloadError, OverrunError
+from gateway.offload import ChildTasks, OffloadError, OverrunError
 from gateway.ports import Outcomes
 
 log = logging.getLogger("gateway.backends")
@@ -33,7 +33,7 @@ ACCEPTED, REFUSED, OVER, TOO_LARGE, NO_TIME = 200, 400, 410, 413, 503
 class CallbackReceiver:
     """Takes callbacks for calls of one backend. A backend that is not configured here has no `notices`."""
 
-    def __init__(self, backend: str, outcomes: Outcomes, checker: Checker, notices: Notices | None = None) -> None:
+    def __init__(self, backend: str, outcomes: Outcomes, checker: ChildTasks, notices: Notices | None = None) -> None:
         self._backend = backend
         self._outcomes = outcomes
         self._checker = checker
@@ -146,7 +146,7 @@ class CallbackReceiver:
         return OVER
 
 
-def absent_receivers(outcomes: Outcomes, checker: Checker) -> Callable[[str], CallbackReceiver]:
+def absent_receivers(outcomes: Outcomes, checker: ChildTasks) -> Callable[[str], CallbackReceiver]:
     """Makes receivers for backends that are not configured here, by their names."""
 
     @lru_cache(MAX_ABSENT)

@@ -12,7 +12,7 @@ from gateway.backends.server import USER_AGENT, Server
 from gateway.dialects.fields import JSON_TYPE
 from gateway.dialects.rcrt import MAX_DEPTH, OWN_TAG, REQUEST_SCHEMAS, Crumb, decode_crumb
 from gateway.model import Json, JsonObject
-from gateway.offload import Checker, OffloadError
+from gateway.offload import ChildTasks, OffloadError
 from gateway.settings import RcrtBackendSettings
 from gateway.transport import Reply
 from gateway.wire import Headers
@@ -50,7 +50,7 @@ class RcrtClient:
     """One server's breadcrumbs. Everything raises TransportError, AnswerError or GatewayError (`FAILURES`)."""
 
     def __init__(
-        self, name: str, settings: RcrtBackendSettings, server: Server, checker: Checker, timings: Timings
+        self, name: str, settings: RcrtBackendSettings, server: Server, checker: ChildTasks, timings: Timings
     ) -> None:
         self.name = name
         self.server = server

@@ -12,7 +12,7 @@ from urllib.parse import urljoin, urlsplit
 from gateway import __version__
 from gateway.admission import Admission, AdmissionLimits, BreakerRules
 from gateway.memory import BodyMemory
-from gateway.offload import Checker, Offload
+from gateway.offload import ChildTasks, Offload
 from gateway.ports import Outcomes
 from gateway.settings import BackendSettings, TlsSettings
 from gateway.settings.proxies import proxy_for
@@ -103,7 +103,7 @@ class BackendContext(NamedTuple):
 
     admission: Admission[Server]
     outcomes: Outcomes
-    checker: Checker
+    checker: ChildTasks
     lists: Offload
     on_change: Callable[[], None]
     pending_s: float

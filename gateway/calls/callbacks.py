@@ -121,7 +121,7 @@ class Callbacks:
 
     async def _find(self, request: Request, key: str) -> Record | None:
         """The record of a call, whose backend is noted of the request. Raises StateUnavailable."""
-        record = self._state.held(key) or await self._state.get(key)
+        record = self._state.local_record(key) or await self._state.get(key)
         request.backend = "" if record is None else record.backend
         return record
 

@@ -151,7 +151,7 @@ class OutcomeRecorder:
 
     async def _run(self, key: str) -> Run | None:
         """The run of a call; None if its record is gone or unreadable, or the run was counted as unknown already."""
-        record = self._state.held(key) or await self._state.get(key)
+        record = self._state.local_record(key) or await self._state.get(key)
         if record is None or record.state is UNKNOWN or not record.note:
             return None
         return run_of(record)

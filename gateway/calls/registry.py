@@ -41,7 +41,7 @@ from gateway.ports import Backend
 from gateway.state.port import (
     AWAITING_USER,
     DONE,
-    Begun,
+    BeginResult,
     Conflict,
     Created,
     Exists,
@@ -116,7 +116,7 @@ class Calls:
             if begins_anew:
                 new = replace(new, rejoins=False)
             try:
-                begun: Begun | None = await self._state.begin(new)
+                begun: BeginResult | None = await self._state.begin(new)
             except StateUnavailable:
                 begun = None
             if isinstance(begun, Created):
@@ -134,8 +134,8 @@ class Calls:
             else:
                 return view_of(new.key, metadata, new.backend, unavailable() if begun is None else refusal_of(begun))
         key, served = new.key, request.served
-        if begun.found is not None:  # left behind by a replica that died
-            key, metadata = begun.found.key, metadata_of(begun.found)
+        if begun.inherited is not None:  # left behind by a replica that died
+            key, metadata = begun.inherited.key, metadata_of(begun.inherited)
         backend, ends_with_caller = new.backend, request.ends_with_caller
         rejoins = request.request_key is not None
         try:
@@ -203,7 +203,7 @@ class Calls:
         One that waits for its user stays: the same call finds it, asked again.
         """
         try:
-            record = self._state.held(key) or await self._state.get(key)
+            record = self._state.local_record(key) or await self._state.get(key)
             if record is None or record.state is AWAITING_USER:
                 return
             if not record.state.is_over and await self._outcomes.settle(key, CANCELLED):
@@ -241,7 +241,7 @@ class Calls:
         """Whether an outcome of that run still counts; True while the state is away."""
         key = call_id.removeprefix(PREFIX)
         try:
-            record = self._state.held(key) or await self._state.get(key)
+            record = self._state.local_record(key) or await self._state.get(key)
         except StateUnavailable:
             return True
         if record is None or record.state is DONE:
@@ -266,7 +266,7 @@ def _is_to_be_repeated(record: Record) -> bool:
     return isinstance(status, GatewayError)
 
 
-def _needs_no_record(request: CallRequest, begun: Begun | None) -> bool:
+def _needs_no_record(request: CallRequest, begun: BeginResult | None) -> bool:
     """Whether a call runs although there is no state (`begun` None) or no room to remember it: its caller waits."""
     is_asked_for_later = request.call.call_id is not None or request.preference.respond_async
     return not (is_asked_for_later or request.tool.backend.deferred) and (begun is None or isinstance(begun, Full))

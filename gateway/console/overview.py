@@ -48,12 +48,12 @@ async def about_gateway(setup: Setup, state: State, issuers: Mapping[str, Issuer
 
 def _state(state: State) -> JsonObject:
     kind = "memory" if not is_shared(state) else "redis" if state.partitions == 1 else "redis cluster"
-    room, trouble = state.room, state.trouble
+    capacity, trouble = state.capacity, state.trouble
     about: JsonObject = {"kept_in": kind, "up": trouble is None}
     if trouble is not None:
         about["reason"] = trouble
-    if room is not None:
-        about |= {"used_bytes": room.used_bytes, "max_bytes": room.max_bytes}
+    if capacity is not None:
+        about |= {"used_bytes": capacity.used_bytes, "max_bytes": capacity.max_bytes}
     return about
 
 

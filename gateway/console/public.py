@@ -14,7 +14,7 @@ from gateway.auth.remote import system_authorities
 from gateway.backends.server import client_context
 from gateway.console.headers import HEADERS
 from gateway.http.routes import CONSOLE, request_of
-from gateway.ratelimit import Limits, RateLimited
+from gateway.ratelimit import RateLimited, RateLimits
 from gateway.settings import Config
 from gateway.settings.proxies import proxy_for
 from gateway.state.sealing import Sealer
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class PublicListener:
     """What the login needs of the listener in front of it (`console.login.Listener`). `limits` are looked up."""
 
-    def __init__(self, limits: Callable[[], Limits]) -> None:
+    def __init__(self, limits: Callable[[], RateLimits]) -> None:
         self._limits = limits
 
     def admit(self, scope: Scope) -> None:
@@ -47,7 +47,7 @@ class PublicListener:
 
 
 def public_console(
-    config: Config, console: ASGIApp, issuers: Issuers, limits: Callable[[], Limits], sealer: Sealer
+    config: Config, console: ASGIApp, issuers: Issuers, limits: Callable[[], RateLimits], sealer: Sealer
 ) -> Login | None:
     """The console behind a login, if the configuration wants one there."""
     settings, auth, public_url = config.console, config.auth, config.server.public_url

@@ -104,19 +104,19 @@ class Offload:
         *parts: bytes,
         cpu_s: float,
         owner: str,
-        is_owed: bool = False,
+        must_run: bool = False,
         within_s: float | None = None,
     ) -> Parts:
         """Runs a task, which is a function of a module, in the child on `parts` and returns what it returns.
 
         Raises OverrunError if it uses more than `cpu_s` seconds of processor time or more memory than there is, and
         OffloadError if too many tasks wait, there is no answer within `within_s` seconds, or there is no child to run
-        it. A task that `is_owed`, because a tool has run for it, is queued however many wait.
+        it. A task that `must_run`, because a tool has run for it, is queued however many wait.
         """
         if self._closed:
             raise OffloadError
         queue, size = self._waiting.get(owner, ()), sum(map(len, parts))
-        if not is_owed and (
+        if not must_run and (
             self._waiting_count >= MAX_WAITING
             or len(queue) >= MAX_WAITING_PER_OWNER
             or (self._waiting_count and self._waiting_bytes + size > MAX_WAITING_BYTES)
@@ -131,7 +131,7 @@ class Offload:
             self._running = asyncio.create_task(self._work())
         del parts
         if within_s is None:
-            within_s = OWED_S if is_owed else WITHIN_S
+            within_s = OWED_S if must_run else WITHIN_S
         try:
             async with asyncio.timeout(within_s):
                 return await job.answer
@@ -242,7 +242,7 @@ class Offload:
             await asyncio.to_thread(child.process.wait)
 
 
-class Checker(Offload):
+class ChildTasks(Offload):
     """The child that serves calls. All methods raise what `run` raises. `owner` is the principal who waits."""
 
     async def read(self, text: bytes, members: Iterable[bytes], max_depth: int, owner: str) -> Json:
@@ -251,7 +251,7 @@ class Checker(Offload):
 
     async def read_answer(self, text: bytes, members: Iterable[bytes], max_depth: int, owner: str) -> Json:
         """The same for the answer of a tool that has run, as `jsontext.decode_answer` reads it."""
-        return await self._read(tasks.read_answer, text, members, max_depth, owner, is_owed=True)
+        return await self._read(tasks.read_answer, text, members, max_depth, owner, must_run=True)
 
     async def _read(
         self,
@@ -261,10 +261,10 @@ class Checker(Offload):
         max_depth: int,
         owner: str,
         *,
-        is_owed: bool = False,
+        must_run: bool = False,
     ) -> Json:
         depth = str(max_depth).encode()
-        why, *read = await self.run(task, text, depth, *members, cpu_s=_reading_s(text), owner=owner, is_owed=is_owed)
+        why, *read = await self.run(task, text, depth, *members, cpu_s=_reading_s(text), owner=owner, must_run=must_run)
         if why:
             raise jsontext.JsonError(why.decode())
         rest, *taken = read
@@ -284,7 +284,7 @@ class Checker(Offload):
         """
         parts = str(max_depth).encode(), select.encode()
         seconds = _reading_s(text) * (SELECT_FACTOR if select else 1)
-        why, *read = await self.run(tasks.read_value, text, *parts, cpu_s=seconds, owner=owner, is_owed=True)
+        why, *read = await self.run(tasks.read_value, text, *parts, cpu_s=seconds, owner=owner, must_run=True)
         if why:
             raise jsontext.JsonError(why.decode())
         (value,) = read
@@ -295,7 +295,7 @@ class Checker(Offload):
     ) -> Callback:
         """As `dialects.callback.decode_callback`."""
         ids, how = (own_id.encode(), own_group.encode()), tasks.pack_how(decode, patterns)
-        run = self.run(tasks.read_callback, body, *ids, how, cpu_s=_reading_s(body), owner=owner, is_owed=True)
+        run = self.run(tasks.read_callback, body, *ids, how, cpu_s=_reading_s(body), owner=owner, must_run=True)
         return tasks.unpack_message(*await run)
 
     async def errors(self, schema: CompiledSchema, arguments: Arguments, owner: str) -> dict[str, str]:
@@ -317,7 +317,7 @@ class Checker(Offload):
     async def violation(self, schema: CompiledSchema, value: Json, owner: str) -> str | None:
         """The first thing that is wrong with a tool's value; None when it is valid."""
         text = jsontext.encode(value)
-        (found,) = await self.run(tasks.explain_output, schema.text, text, cpu_s=CHECK_S, owner=owner, is_owed=True)
+        (found,) = await self.run(tasks.explain_output, schema.text, text, cpu_s=CHECK_S, owner=owner, must_run=True)
         return found.decode() or None
 
 

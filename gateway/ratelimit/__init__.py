@@ -5,9 +5,9 @@ be full again. `rules` says which limits a request meets, `limits` applies them 
 the buckets, `outcome` makes headers and refusals.
 """
 
-from gateway.ratelimit.limits import Limits
+from gateway.ratelimit.limits import RateLimits
 from gateway.ratelimit.memory import MemoryBuckets
 from gateway.ratelimit.outcome import RateLimited
 from gateway.ratelimit.rules import Rule
 
-__all__ = ["Limits", "MemoryBuckets", "RateLimited", "Rule"]
+__all__ = ["MemoryBuckets", "RateLimited", "RateLimits", "Rule"]

@@ -11,8 +11,8 @@ from gateway.errors import ErrorCode, GatewayError
 from gateway.networks import network
 from gateway.ports import Target
 from gateway.ratelimit.memory import MemoryBuckets
-from gateway.ratelimit.outcome import Outcome, RateLimited, headers
-from gateway.ratelimit.rules import Operation, Part, Parts, Plan, Plans, Rule
+from gateway.ratelimit.outcome import LimitOutcome, RateLimited, headers
+from gateway.ratelimit.rules import LimitPlan, LimitPlans, Operation, Part, Parts, Rule
 from gateway.state.port import StateUnavailable
 from gateway.wire import Headers
 
@@ -41,13 +41,13 @@ LOGINS_OF_ADDRESS = _built_in("console-logins", "ip", "poll", count=2, burst=60)
 class SharedBuckets(Protocol):
     """Where the buckets of the second phase are when not in this process."""
 
-    async def take(self, plan: Plan, parts: Parts) -> Outcome:
+    async def take(self, plan: LimitPlan, parts: Parts) -> LimitOutcome:
         """Takes one from every bucket, or none from any. Raises StateUnavailable."""
 
     async def aclose(self) -> None: ...
 
 
-class Limits:
+class RateLimits:
     """The `ports.Limiter`: counts requests. `here` keeps the first phase and, without `shared`, the second.
 
     While `shared` is unavailable, `on_failure` decides the second phase: `local` counts it `here`, `refuse` refuses
@@ -72,26 +72,26 @@ class Limits:
         counting = [rule for rule in rules if rule.operations != {"failed_verification"}]
         early = [rule for rule in counting if rule.parts == ("ip",) and not rule.needs_target]
         self._rules = tuple(rules)
-        self._failures = [(rule, Plan((rule,))) for rule in failures]
-        self._early = Plans(early)
+        self._failures = [(rule, LimitPlan((rule,))) for rule in failures]
+        self._early = LimitPlans(early)
         polls = self._early.of("poll").rules
-        self._look = Plan((*polls, LOOKS_OF_ADDRESS, LOOKS_AT_ONE))
-        self._login = Plan((LOGINS_OF_ADDRESS,))
-        self._vain_look = Plan((*polls, LOOKS_OF_ADDRESS))
-        self._late = Plans([rule for rule in counting if rule not in early])
+        self._look = LimitPlan((*polls, LOOKS_OF_ADDRESS, LOOKS_AT_ONE))
+        self._login = LimitPlan((LOGINS_OF_ADDRESS,))
+        self._vain_look = LimitPlan((*polls, LOOKS_OF_ADDRESS))
+        self._late = LimitPlans([rule for rule in counting if rule not in early])
         self._here = here
         self._shared = shared
         self._on_failure = on_failure
         self._measure = measure
         self._sweeping: asyncio.Task[None] | None = None
 
-    def under(self, rules: Sequence[Rule], on_failure: OnFailure) -> Limits:
+    def under(self, rules: Sequence[Rule], on_failure: OnFailure) -> RateLimits:
         """Other rules over the same buckets, which these limits continue to sweep and will close.
 
         A rule that is the same as one of these continues with its buckets.
         """
         continued = [next((known for known in self._rules if known.is_like(rule)), rule) for rule in rules]
-        return Limits(continued, self._here, self._shared, on_failure=on_failure, measure=self._measure)
+        return RateLimits(continued, self._here, self._shared, on_failure=on_failure, measure=self._measure)
 
     def admit(self, operation: Operation, ip: str) -> Headers:
         """The first phase, before authentication. Raises RateLimited."""
@@ -100,7 +100,7 @@ class Limits:
             if rule in here.shards:  # else no verification has failed lately, as nearly always
                 debt = here.exhausted(rule, ("", network(ip), "", ""))
                 if debt is not None:
-                    raise RateLimited(Outcome(plan, (debt,), rule))
+                    raise RateLimited(LimitOutcome(plan, (debt,), rule))
         if not self._early.rules:
             return ()
         return self._pass(here.take(self._early.of(operation), ("", network(ip), "", "")))
@@ -111,7 +111,7 @@ class Limits:
         It has been `counted` as another before, by the rules on that.
         """
         before, rules = self._early.of(counted).rules, self._early.of(operation).rules
-        plan = Plan(tuple(rule for rule in rules if rule not in before))
+        plan = LimitPlan(tuple(rule for rule in rules if rule not in before))
         return self._pass(self._here.take(plan, ("", network(ip), "", ""))) if plan.rules else ()
 
     def admit_look(self, ip: str, challenge: str | None) -> Headers:
@@ -153,7 +153,7 @@ class Limits:
                 raise GatewayError(ErrorCode.BACKEND_UNAVAILABLE, message, retry_after_s=RETRY_S) from exc
             return self._pass(self._here.take(plan, parts))
 
-    def _pass(self, outcome: Outcome) -> Headers:
+    def _pass(self, outcome: LimitOutcome) -> Headers:
         """The headers about limits that a request has passed. Raises RateLimited if one has refused it."""
         measure = self._measure
         for rule, debt in zip(outcome.plan.rules, outcome.debts, strict=True):

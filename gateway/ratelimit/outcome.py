@@ -8,20 +8,20 @@ from functools import lru_cache
 from msgspec import Struct
 
 from gateway.errors import ErrorCode, FixedError
-from gateway.ratelimit.rules import Plan, Rule
+from gateway.ratelimit.rules import LimitPlan, Rule
 from gateway.wire import Headers
 
 RATELIMIT = b"ratelimit"
 MESSAGE = "Too many requests; try again later."
 
 
-class Outcome(Struct, frozen=True, gc=False):
+class LimitOutcome(Struct, frozen=True, gc=False):
     """Whether a request has passed. `debts` has for each rule of the plan the ticks its bucket lacks to be full.
 
     `refused` is the rule that has to be waited for longest; then no bucket was taken from.
     """
 
-    plan: Plan
+    plan: LimitPlan
     debts: tuple[int, ...]
     refused: Rule | None = None
 
@@ -36,13 +36,13 @@ class Outcome(Struct, frozen=True, gc=False):
         return [(rule, debt) for rule, debt in pairs if debt + rule.step > rule.depth]
 
 
-def refusing(plan: Plan, debts: tuple[int, ...]) -> Rule:
+def refusing(plan: LimitPlan, debts: tuple[int, ...]) -> Rule:
     """Of the rules that one more request is too many for, the one that has to be waited for longest."""
-    refusals = Outcome(plan, debts).refusals()
+    refusals = LimitOutcome(plan, debts).refusals()
     return max(refusals, key=lambda refusal: (refusal[1] + refusal[0].step - refusal[0].depth) / refusal[0].count)[0]
 
 
-def headers(outcome: Outcome) -> Headers:
+def headers(outcome: LimitOutcome) -> Headers:
     """The headers about the limits a request met; lower-case names. Those of two phases may stand together."""
     rules = outcome.plan.rules
     if len(rules) == 1:
@@ -65,7 +65,7 @@ def _item(rule: Rule, debt: int) -> bytes:
 
 
 @lru_cache(maxsize=256)  # the seconds of a flood are few
-def _spent(plan: Plan, reset_s: int) -> Headers:
+def _spent(plan: LimitPlan, reset_s: int) -> Headers:
     """`headers` for the only rule of a plan when nothing remains of it."""
     return plan.policy, (RATELIMIT, b'"%s";r=0;t=%d' % (plan.rules[0].label, reset_s))
 
@@ -82,7 +82,7 @@ class RateLimited(FixedError):  # noqa: N818 - what happened to a caller, not an
     code = ErrorCode.RATE_LIMITED
     message = MESSAGE
 
-    def __init__(self, outcome: Outcome) -> None:
+    def __init__(self, outcome: LimitOutcome) -> None:
         rule, plan = outcome.refused, outcome.plan
         assert rule is not None
         self.reason = rule.name

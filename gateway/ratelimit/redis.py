@@ -21,20 +21,21 @@ import msgspec
 from msgspec import Struct
 
 from gateway.backoff import Backoff
-from gateway.ratelimit.outcome import Outcome, refusing
-from gateway.ratelimit.rules import Identity, Parts, Plan, Rule
+from gateway.ratelimit.outcome import LimitOutcome, refusing
+from gateway.ratelimit.rules import Identity, LimitPlan, Parts, Rule
 from gateway.state.port import StateUnavailable
 from gateway.state.sealing import Digester
-from gateway.state.store import Reply, Scripts, Store, partition_of
+from gateway.state.store import PartitionStore, Reply, ScriptOptions, Scripts, partition_of
 
 log = logging.getLogger("gateway.ratelimit")
 
 SCRIPT = Path(__file__).with_name("script.lua").read_bytes()
-MAX_BATCH = 96  # requests in one script call, of two buckets each: under 1 ms during which Redis serves no other client
+# Requests in one script call, of two buckets each: under 1 ms during which Redis serves no other client.
+OPTIONS = ScriptOptions(max_batch=96)
 MAX_NAMES = 8192  # digests remembered, 1.5 MB: one costs 4 us, and most callers come again
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0  # pauses between two attempts to reach a Redis that is away
 NS_PER_US = 1000
-PROBE = Plan((Rule(name="probe", parts=("ip",), count=1_000_000, per_s=1, burst=1),))
+PROBE = LimitPlan((Rule(name="probe", parts=("ip",), count=1_000_000, per_s=1, burst=1),))
 
 Place = tuple[int, tuple[bytes, ...]]  # of a bucket: the number of its partition, and its keys
 
@@ -51,7 +52,7 @@ class Share(Struct):
 class RedisBuckets:
     """Takes from buckets, all or nothing. It closes the store, which should be for nothing else."""
 
-    def __init__(self, store: Store, digester: Digester) -> None:
+    def __init__(self, store: PartitionStore, digester: Digester) -> None:
         self._digester = digester
         self._store = store
         self._prefixes = [f"{prefix}{{limits}}:" for prefix in store.prefixes]
@@ -62,7 +63,7 @@ class RedisBuckets:
         self._place = lru_cache(maxsize=MAX_NAMES)(self._find_place)
 
     def _open(self, number: int) -> Scripts:
-        scripts = self._store.scripts(number, SCRIPT, lambda reason: self._lost(number, reason), max_batch=MAX_BATCH)
+        scripts = self._store.scripts(number, SCRIPT, OPTIONS, lambda reason: self._lost(number, reason))
         scripts.is_up = True  # until the first request finds out
         return scripts
 
@@ -71,7 +72,7 @@ class RedisBuckets:
         """Whether Redis answers, as far as is known."""
         return not self._away
 
-    async def take(self, plan: Plan, parts: Parts) -> Outcome:
+    async def take(self, plan: LimitPlan, parts: Parts) -> LimitOutcome:
         """Takes one from every bucket of the plan, or none from any.
 
         Raises StateUnavailable: then it may be taken all the same.
@@ -82,7 +83,7 @@ class RedisBuckets:
         keys = [key for _, some in places for key in some]
         return outcome(plan, await self._scripts[places[0][0]].ask(encode(plan, self._older), keys=keys))
 
-    async def _take_apart(self, plan: Plan, places: Sequence[Place]) -> Outcome:
+    async def _take_apart(self, plan: LimitPlan, places: Sequence[Place]) -> LimitOutcome:
         """Takes from buckets in several partitions."""
         shares = self._divide(plan, places)
         if not all(share.scripts.is_up for share in shares):
@@ -95,7 +96,7 @@ class RedisBuckets:
             for index, one, other in zip(share.indexes, reply[1::2], reply[2::2], strict=True):
                 debts[index] = _debt(plan.rules[index], one, other)
         if len(taken) == len(shares):
-            return Outcome(plan, tuple(debts))
+            return LimitOutcome(plan, tuple(debts))
         for share, reply in taken:
             _give_back(share, reply)
             for index, one, other in zip(share.indexes, reply[1::2], reply[2::2], strict=True):
@@ -103,9 +104,9 @@ class RedisBuckets:
         for failure in replies:
             if isinstance(failure, BaseException):
                 raise failure
-        return Outcome(plan, tuple(debts), refusing(plan, tuple(debts)))
+        return LimitOutcome(plan, tuple(debts), refusing(plan, tuple(debts)))
 
-    def _divide(self, plan: Plan, places: Sequence[Place]) -> list[Share]:
+    def _divide(self, plan: LimitPlan, places: Sequence[Place]) -> list[Share]:
         shares: dict[int, Share] = {}
         for index, (number, keys) in enumerate(places):
             share = shares.get(number) or shares.setdefault(number, Share(self._scripts[number], [], [], []))
@@ -170,7 +171,7 @@ def _give_back(share: Share, reply: Reply) -> None:
 
 
 @lru_cache(maxsize=1024)
-def encode(plan: Plan, older: int = 0) -> msgspec.Raw:
+def encode(plan: LimitPlan, older: int = 0) -> msgspec.Raw:
     """The rules of a plan as the script takes them; `older` keys follow that of a bucket with a window."""
     return msgspec.Raw(msgspec.msgpack.encode([encode_rule(rule, older) for rule in plan.rules]))
 
@@ -187,10 +188,10 @@ def _split(ticks: int, rule: Rule) -> tuple[int, int]:
     return divmod(ticks // NS_PER_US, rule.count)
 
 
-def outcome(plan: Plan, reply: list[int]) -> Outcome:
+def outcome(plan: LimitPlan, reply: list[int]) -> LimitOutcome:
     """Reads a reply of the script: 1 or 0, then two numbers for each rule."""
     debts = tuple([_debt(*numbers) for numbers in zip(plan.rules, reply[1::2], reply[2::2], strict=True)])
-    return Outcome(plan, debts) if reply[0] else Outcome(plan, debts, refusing(plan, debts))
+    return LimitOutcome(plan, debts) if reply[0] else LimitOutcome(plan, debts, refusing(plan, debts))
 
 
 def _debt(rule: Rule, one: int, other: int) -> int:

@@ -93,7 +93,7 @@ def _matches(glob: str, target: Target) -> bool:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Plan:
+class LimitPlan:
     """The rules one request meets, and the header that describes them. `is_one_rate`: a single rule, by no calendar."""
 
     rules: tuple[Rule, ...]
@@ -116,15 +116,15 @@ def _policy(rule: Rule) -> bytes:
     return b'"%s";q=%d;w=%d' % (rule.label, rule.burst, window_s)
 
 
-class Plans:
+class LimitPlans:
     """Finds the rules of a request; `of` remembers the plan of each kind of request."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self.rules = tuple(rules)
         self.of = lru_cache(maxsize=MAX_PLANS)(self._of)
-        self._plans: dict[tuple[Rule, ...], Plan] = {}
+        self._plans: dict[tuple[Rule, ...], LimitPlan] = {}
 
-    def _of(self, operation: Operation, target: Target | None = None) -> Plan:
+    def _of(self, operation: Operation, target: Target | None = None) -> LimitPlan:
         counted: Operation = "list" if operation == "listen" else operation
         rules = tuple(rule for rule in self.rules if rule.concerns(counted, target))
-        return self._plans.setdefault(rules, Plan(rules))
+        return self._plans.setdefault(rules, LimitPlan(rules))

@@ -17,7 +17,7 @@ from gateway.jsontext import ALWAYS_HERE_BYTES, MAX_DEPTH, is_deeper_than
 from gateway.model import Json, JsonObject
 from gateway.schemas.coercion import Coercion, ExhaustedError, IsValid
 from gateway.schemas.cost import Cost, cost_of, is_light, size_of
-from gateway.schemas.document import Document
+from gateway.schemas.document import SchemaDocument
 from gateway.schemas.forms import shortened
 from gateway.schemas.inline import inline_refs, with_subschemas
 from gateway.schemas.references import Schema, SchemaError, is_before_2019, names_draft, subschemas
@@ -86,7 +86,7 @@ class CompiledSchema:
 
     def _compile(self, *, here: bool = False) -> None:
         """Raises SchemaError, HeavyError if `here` that would hold up the event loop."""
-        document = Document(self._schema)
+        document = SchemaDocument(self._schema)
         self._schema = document.root
         work, patterns = document.work(), len(document.patterns)
         validator, pattern_bytes, backtracks = _validator(self._schema, patterns, here=here)
@@ -227,7 +227,7 @@ def check_input(schema: JsonObject) -> None:
     kinds = schema.get("type", "object") if isinstance(schema, dict) else "object"
     if kinds != "object" and not (isinstance(kinds, list) and "object" in kinds):
         raise SchemaError("It does not describe an object, and arguments always are one.")
-    document = Document(schema)
+    document = SchemaDocument(schema)
     document.check_work()
     _validator(document.root, len(document.patterns))
 
@@ -313,12 +313,12 @@ def _explaining_validator(schema: Schema) -> tuple[Validator, Schema]:
     recursive schema 2.2 s for a value 14 levels deep, where `is_valid` takes 14 microseconds. So whatever
     multiplies is asked as a question, `{"if": X, "else": false}`, that is answered yes or no.
     """
-    document = Document(inline_refs(schema))
+    document = SchemaDocument(inline_refs(schema))
     root = _explainable(document.root, document)
     return _validator(root, len(document.patterns))[0], root
 
 
-def _explainable(schema: Schema, document: Document) -> Schema:
+def _explainable(schema: Schema, document: SchemaDocument) -> Schema:
     """Every schema stays where it is, so that pointers still lead to it."""
     result = with_subschemas(schema, lambda inner: _explainable(inner, document))
     if result.get("additionalProperties") is False:
@@ -334,7 +334,7 @@ def _explainable(schema: Schema, document: Document) -> Schema:
     return result
 
 
-def _question(schema: Schema, document: Document) -> Schema:
+def _question(schema: Schema, document: SchemaDocument) -> Schema:
     if names_draft(document.root, "draft-04", "draft-06"):
         return {"not": {"not": schema}}
     return {"if": schema, "else": False}

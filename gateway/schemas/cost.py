@@ -35,17 +35,17 @@ class Cost(Struct, frozen=True):
     errors: int
     max_bytes: int
 
-    def allows_check(self, size: Size) -> bool:
+    def allows_check(self, size: ValueSize) -> bool:
         """Whether asking if a value of that size is valid takes the event loop no longer than it may."""
         most = size.values * self.per_value_ns + size.bytes * self.per_byte_ns + size.pairs * self.per_pair_ns
         return most <= MAX_HERE_NS
 
-    def allows_words(self, size: Size) -> bool:
+    def allows_words(self, size: ValueSize) -> bool:
         """Whether the same is true of finding out what is wrong with it."""
         return size.values * self.errors * ERROR_NS <= MAX_HERE_NS and self.allows_check(size)
 
 
-class Size(Struct, frozen=True):
+class ValueSize(Struct, frozen=True):
     """Of a value: how many values it holds, bytes of its strings, the squares of their lengths."""
 
     values: int
@@ -68,7 +68,7 @@ def cost_of(work: Work, patterns: int, pattern_bytes: int, *, backtracks: bool) 
     return Cost(per_value, per_byte, 0.0, work.schemas, int(most))
 
 
-def size_of(value: Json) -> Size | None:
+def size_of(value: Json) -> ValueSize | None:
     """The size of a value; None for one that holds very much, or that is still JSON text."""
     waiting: list[Json] = [value]
     values = length = pairs = 0
@@ -88,7 +88,7 @@ def size_of(value: Json) -> Size | None:
             if len(node) > MAX_MEASURED:
                 return None
             waiting.extend(node)
-    return Size(values, length, pairs)
+    return ValueSize(values, length, pairs)
 
 
 def is_light(schema: JsonObject) -> bool:

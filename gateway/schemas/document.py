@@ -49,7 +49,7 @@ class Work(NamedTuple):
         return Work(self.schemas + other.schemas, self.looks + other.looks)
 
 
-class Document:
+class SchemaDocument:
     """A whole schema with its references resolved; in `root` all of them are pointers.
 
     Raises: SchemaError for references that lead nowhere or out of the document.

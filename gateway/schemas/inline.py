@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from gateway.model import JsonObject
-from gateway.schemas.document import Document
+from gateway.schemas.document import SchemaDocument
 from gateway.schemas.references import DEFINITIONS, LIST, MAP, ONE, Schema, SchemaError
 
 MAX_SCHEMAS = 10_000  # in the result: twenty references to one another can spell a million
@@ -40,12 +40,12 @@ def inline_refs(schema: JsonObject) -> JsonObject:
 
 def inlined(schema: JsonObject) -> JsonObject:
     """As `inline_refs`. Raises: SchemaError, as for a reference that leads nowhere or out of the document."""
-    document = Document(schema)
+    document = SchemaDocument(schema)
     if not document.has_refs:
         return schema
     try:
         result = _Inliner(document).root()
-        Document(result)  # what is still referred to must still be there
+        SchemaDocument(result)  # what is still referred to must still be there
     except SchemaError:
         return schema
     return result
@@ -68,7 +68,7 @@ def with_subschemas(schema: Schema, change: Callable[[Schema], Any], leave: Cont
 
 
 class _Inliner:
-    def __init__(self, document: Document) -> None:
+    def __init__(self, document: SchemaDocument) -> None:
         self._document = document
         self._made = 0
         self._added_bytes = 0

@@ -12,7 +12,7 @@ from gateway.settings.sections import ListOf, Section, setting
 from gateway.settings.substitution import UnfitError
 from gateway.settings.values import Duration, Flag, Integer, Secret, Size
 from gateway.settings.web import TlsSettings, is_loopback
-from gateway.state.address import Address
+from gateway.state.address import RedisAddress
 
 VARIABLE = re.compile(r"\$\{[^}]*\}")
 EXAMPLES = (
@@ -36,7 +36,7 @@ class RedisUrl(Secret):
         """The URL as far as it is written in the file, else one that nothing can be wrong with."""
         known = VARIABLE.sub("missing", raw)
         try:
-            Address.parse(known)
+            RedisAddress.parse(known)
         except ValueError:
             return SecretStr("rediss+sentinel://localhost/missing")
         return SecretStr(known)
@@ -44,7 +44,7 @@ class RedisUrl(Secret):
 
 def _check_address(url: str) -> None:
     try:
-        Address.parse(url)
+        RedisAddress.parse(url)
     except ValueError:
         raise UnfitError(EXAMPLES) from None
 
@@ -109,9 +109,9 @@ class StateSettings(Section):
         return self.max_bytes // 2 if self.max_bytes_per_caller is None else self.max_bytes_per_caller
 
     @property
-    def address(self) -> Address | None:
+    def address(self) -> RedisAddress | None:
         """The url in its parts."""
-        return None if self.url is None else Address.parse(self.url.get_secret_value())
+        return None if self.url is None else RedisAddress.parse(self.url.get_secret_value())
 
     def problems(self) -> Iterator[tuple[str, str]]:
         address = self.address

@@ -29,7 +29,7 @@ WATCHED = re.compile(  # a service that is a number is a database whose service 
 CLUSTER = re.compile(rf"(?P<scheme>rediss?)\+cluster://{USER}(?P<hosts>{HOST}(,{HOST})*)/?")
 
 
-class Address(Struct, frozen=True, kw_only=True):
+class RedisAddress(Struct, frozen=True, kw_only=True):
     """A server; with a `service` the sentinels that know which server it is; or nodes of a cluster."""
 
     hosts: tuple[tuple[str, int], ...]
@@ -41,7 +41,7 @@ class Address(Struct, frozen=True, kw_only=True):
     password: str | None
 
     @classmethod
-    def parse(cls, url: str) -> Address:
+    def parse(cls, url: str) -> RedisAddress:
         """Raises ValueError, which repeats nothing of the URL."""
         match = ALONE.fullmatch(url) or WATCHED.fullmatch(url) or CLUSTER.fullmatch(url)
         if match is None:

@@ -32,7 +32,7 @@ class NotDone(StateUnavailable):
     """The operation was certainly not done."""
 
 
-class Script:
+class LuaScript:
     """How a script is named in a command: by its text, which has the server remember it, or by its digest."""
 
     def __init__(self, text: bytes) -> None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from redis.exceptions import ClusterDownError, MovedError
 
-from gateway.state.address import Address
+from gateway.state.address import RedisAddress
 from gateway.state.cluster_inspection import warnings_of_nodes
 from gateway.state.cluster_listening import ClusterListening
 from gateway.state.cluster_map import ClusterMap
 from gateway.state.cluster_scripts import ClusterScript, PartitionScripts
 from gateway.state.connections import Tls
 from gateway.state.slots import placements
-from gateway.state.store import Listener, Scripts
+from gateway.state.store import ChannelListener, ScriptOptions, Scripts
 
 
 class ClusterStore:
@@ -22,7 +21,7 @@ class ClusterStore:
 
     publishing = "SPUBLISH"
 
-    def __init__(self, address: Address, tls: Tls | None = None) -> None:
+    def __init__(self, address: RedisAddress, tls: Tls | None = None) -> None:
         """Raises OSError (SSLError is one) when the files of `tls` cannot be used."""
         self._nodes = ClusterMap(address, tls)
         self._by_text: dict[bytes, ClusterScript] = {}
@@ -33,21 +32,13 @@ class ClusterStore:
         return self._nodes.place
 
     def scripts(
-        self,
-        partition: int,
-        script: bytes,
-        on_failure: Callable[[str], None],
-        *,
-        max_batch: int,
-        settings: object = None,
-        greeting: Sequence[Sequence[Any]] = (),
+        self, partition: int, script: bytes, options: ScriptOptions, on_failure: Callable[[str], None]
     ) -> Scripts:
         if script not in self._by_text:
             self._by_text[script] = ClusterScript(self._nodes, script)
-        known = self._by_text[script]
-        return PartitionScripts(known, partition, on_failure, max_batch=max_batch, settings=settings, greeting=greeting)
+        return PartitionScripts(self._by_text[script], partition, options, on_failure)
 
-    async def listen(self, channels: Sequence[str], listener: Listener) -> None:
+    async def listen(self, channels: Sequence[str], listener: ChannelListener) -> None:
         await ClusterListening(self._nodes, channels, listener).run()
 
     async def publish(self, partition: int, channel: str, message: bytes) -> None:

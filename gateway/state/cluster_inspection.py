@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
-from gateway.state.address import Address
-from gateway.state.cluster_map import ClusterMap, Node
+from gateway.state.address import RedisAddress
+from gateway.state.cluster_map import ClusterMap, RedisNode
 from gateway.state.connections import Tls
 from gateway.state.inspection import ANSWERED_WITHIN_S, SCRIPT, SILENT, Findings, ask, version_of, warnings_of
 from gateway.state.slots import placements
@@ -21,7 +21,7 @@ T = TypeVar("T")
 Said = tuple[str, str]  # the name of a node, and what there is to say of it
 
 
-async def inspect_cluster(address: Address, tls: Tls | None = None) -> Findings:
+async def inspect_cluster(address: RedisAddress, tls: Tls | None = None) -> Findings:
     """Asks all nodes what matters here, and tries on each what the gateway does."""
     nodes = ClusterMap(address, tls)
     try:
@@ -46,7 +46,7 @@ async def _all(asked: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     return [task.result() for task in tasks]
 
 
-async def _look(node: Node, partition: int) -> tuple[str, str | None, str | None]:
+async def _look(node: RedisNode, partition: int) -> tuple[str, str | None, str | None]:
     """The node's name and version, and why it cannot be used."""
     place, name = node.client.place, placements()[partition].prefix + TRIAL
     about, _ = await ask(node.client.info(), place)
@@ -59,7 +59,7 @@ async def _look(node: Node, partition: int) -> tuple[str, str | None, str | None
     return node.name, version, refused or deaf
 
 
-async def _subscribe(node: Node, channel: str) -> None:
+async def _subscribe(node: RedisNode, channel: str) -> None:
     async with node.client.pubsub() as subscription:
         await subscription.ssubscribe(channel)
         if await subscription.get_message(timeout=ANSWERED_WITHIN_S) is None:
@@ -72,7 +72,7 @@ async def warnings_of_nodes(nodes: ClusterMap) -> list[str]:
     return _together(said for some in found for said in some)
 
 
-async def _warnings(nodes: ClusterMap, node: Node) -> list[Said]:
+async def _warnings(nodes: ClusterMap, node: RedisNode) -> list[Said]:
     place, here = node.client.place, nodes.of(node)
     about, silence = await ask(node.client.info(), place)
     words = [f"{SILENT}: {silence}"] if about is None else await warnings_of(node.client, about)

@@ -14,9 +14,9 @@ from redis.asyncio.client import PubSub
 from redis.exceptions import MovedError, RedisError
 
 from gateway.backoff import Backoff
-from gateway.state.cluster_map import ClusterMap, Node
+from gateway.state.cluster_map import ClusterMap, RedisNode
 from gateway.state.slots import placements
-from gateway.state.store import Listener
+from gateway.state.store import ChannelListener
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0  # pauses between two attempts to subscribe
 CANCEL_AGAIN_S = 0.1
@@ -26,12 +26,12 @@ LISTEN_S = 5.0  # how long one read of the subscription waits before it checks i
 class ClusterListening:
     """Keeps a subscription to each node for the partitions that it has."""
 
-    def __init__(self, nodes: ClusterMap, channels: Sequence[str], listener: Listener) -> None:
+    def __init__(self, nodes: ClusterMap, channels: Sequence[str], listener: ChannelListener) -> None:
         self.nodes = nodes
         self.listener = listener
         self.channels = channels
         self._changed = asyncio.Event()
-        self._subscriptions: dict[Node, Subscription] = {}
+        self._subscriptions: dict[RedisNode, Subscription] = {}
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -66,7 +66,7 @@ class ClusterListening:
 class Subscription:
     """Listens at one node; connects again after each failure."""
 
-    def __init__(self, listening: ClusterListening, node: Node) -> None:
+    def __init__(self, listening: ClusterListening, node: RedisNode) -> None:
         self._nodes, self._listener = listening.nodes, listening.listener
         self._channels = listening.channels
         self._node = node

@@ -9,9 +9,9 @@ from contextlib import suppress
 from redis.asyncio.cluster import ClusterNode, NodesManager
 from redis.exceptions import RedisClusterException, RedisError
 
-from gateway.state.address import Address
+from gateway.state.address import RedisAddress
 from gateway.state.causes import cause
-from gateway.state.connections import Client, Tls, check_library, connect_to_node, node_options
+from gateway.state.connections import RedisClient, Tls, check_library, connect_to_node, node_options
 from gateway.state.slots import placements
 
 REFRESH_S = 5.0  # for one look at the map: nodes that do not answer take half a second each
@@ -26,10 +26,10 @@ check_library(
 )
 
 
-class Node:
+class RedisNode:
     """A node, with a client for it alone."""
 
-    def __init__(self, name: str, client: Client) -> None:
+    def __init__(self, name: str, client: RedisClient) -> None:
         self.name = name
         self.client = client
 
@@ -37,35 +37,35 @@ class Node:
 class ClusterMap:
     """The owner of each partition, None of those without; it is looked up again when a node says otherwise."""
 
-    def __init__(self, address: Address, tls: Tls | None = None) -> None:
+    def __init__(self, address: RedisAddress, tls: Tls | None = None) -> None:
         """Raises OSError (SSLError is one) when the files of `tls` cannot be used."""
         self.place = repr(address)
-        self.owners: list[Node | None] = [None] * len(placements())
+        self.owners: list[RedisNode | None] = [None] * len(placements())
         self.trouble: str | None = "it was not reached yet"  # why the map is not known
         self.copies: list[int] = []  # how many nodes each partition has data on, its owner included
         self.on_change: list[Callable[[], Awaitable[None]]] = []
         self._scheme = "rediss" if address.is_tls else "redis"
         self._options = node_options(address, tls)
         self._named = address.hosts
-        self._nodes: dict[str, Node] = {}
+        self._nodes: dict[str, RedisNode] = {}
         self._discovery = NodesManager([], False, self._options)
         self._looking: asyncio.Task[None] | None = None
         self._is_wanted = False
         self._failed: str | None = None
 
-    def at(self, host: str, port: int) -> Node:
+    def at(self, host: str, port: int) -> RedisNode:
         """The node at an address."""
         name = f"{host}:{port}"
         if name not in self._nodes:
             place = f"{self._scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-            self._nodes[name] = Node(name, connect_to_node(place, host, port, self._options))
+            self._nodes[name] = RedisNode(name, connect_to_node(place, host, port, self._options))
         return self._nodes[name]
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> list[RedisNode]:
         """The nodes that have partitions."""
         return list(dict.fromkeys(node for node in self.owners if node is not None))
 
-    def of(self, node: Node) -> list[int]:
+    def of(self, node: RedisNode) -> list[int]:
         """The partitions of a node."""
         return [number for number, owner in enumerate(self.owners) if owner is node]
 
@@ -74,7 +74,7 @@ class ClusterMap:
         self.owners[partition] = self.at(host, port)
         self.refresh()
 
-    def refresh(self, failed: Node | None = None) -> None:
+    def refresh(self, failed: RedisNode | None = None) -> None:
         """Has the map looked at, soon and not more often than needed. A node that has `failed` is asked last."""
         self._is_wanted = True
         self._failed = self._failed if failed is None else failed.name

@@ -28,17 +28,18 @@ from redis.exceptions import (
 from gateway.state.batching import (
     MAX_BATCH_BYTES,
     WORDS,
+    LuaScript,
     OperationQueue,
     Pending,
-    Script,
     deliver,
     encode,
     packed_operations,
 )
 from gateway.state.causes import cause
-from gateway.state.cluster_map import ClusterMap, Node
+from gateway.state.cluster_map import ClusterMap, RedisNode
 from gateway.state.connections import BATCH_TIMEOUT_S, RedisConnection, pack
 from gateway.state.slots import placements
+from gateway.state.store import ScriptOptions
 
 AGAIN_S = 0.02  # between two attempts at a batch that was refused as a whole
 NEVER = "nothing"  # the name, within a partition, of a key that does not exist
@@ -52,9 +53,9 @@ class ClusterScript:
 
     def __init__(self, nodes: ClusterMap, text: bytes) -> None:
         self.nodes = nodes
-        self.script = Script(text)
+        self.script = LuaScript(text)
         self.open: dict[int, PartitionScripts] = {}
-        self._lines: dict[Node, Line] = {}
+        self._queues: dict[RedisNode, NodeQueue] = {}
         nodes.on_change.append(self._follow)
 
     def send(self, scripts: PartitionScripts) -> None:
@@ -65,11 +66,11 @@ class ClusterScript:
             why = self.nodes.trouble or f"no node has slot {scripts.slot}"
             scripts.try_again(f"{self.nodes.place}: {why}")
             return
-        if node not in self._lines:
-            self._lines[node] = Line(self, node)
-        self._lines[node].add(scripts)
+        if node not in self._queues:
+            self._queues[node] = NodeQueue(self, node)
+        self._queues[node].add(scripts)
 
-    def lost(self, node: Node, reason: str) -> None:
+    def lost(self, node: RedisNode, reason: str) -> None:
         """Fails what waits for a node, and all that would be asked there."""
         for number in self.nodes.of(node):
             if number in self.open:
@@ -78,16 +79,16 @@ class ClusterScript:
 
     async def _follow(self) -> None:
         """Closes connections to nodes that have no partition any more."""
-        for node, line in list(self._lines.items()):
+        for node, queue in list(self._queues.items()):
             here = self.nodes.of(node)
-            line.keep(here)
+            queue.keep(here)
             if not here:
-                await self._lines.pop(node).aclose()
+                await self._queues.pop(node).aclose()
 
     async def aclose(self) -> None:
         """Closes all connections."""
-        for line in self._lines.values():
-            await line.aclose()
+        for queue in self._queues.values():
+            await queue.aclose()
 
 
 class PartitionScripts(OperationQueue):
@@ -97,21 +98,18 @@ class PartitionScripts(OperationQueue):
         self,
         script: ClusterScript,
         number: int,
+        options: ScriptOptions,
         on_failure: Callable[[str], None],
-        *,
-        max_batch: int,
-        settings: object = None,
-        greeting: Sequence[Sequence[Any]] = (),
     ) -> None:
-        super().__init__(max_batch)
+        super().__init__(options.max_batch)
         self.number = number
         self.slot = placements()[number].slot
         self._script = script
         self._on_failure = on_failure
-        self._settings = pack(encode(settings))
+        self._settings = pack(encode(options.settings))
         self._never = (placements()[number].prefix + NEVER).encode()
         self._one_key = pack(b"1", self._never)
-        self.greeting = self._command(script.script.by_text, (), pack(encode(greeting)))
+        self.greeting = self._command(script.script.by_text, (), pack(encode(options.greeting)))
         self._until: float | None = None  # when a batch that was refused is not tried again
         self._again: asyncio.TimerHandle | None = None
         script.open[number] = self
@@ -183,10 +181,10 @@ class PartitionScripts(OperationQueue):
         self._stop("the state is closed")
 
 
-class Line:
+class NodeQueue:
     """The partitions that have something to ask of a node, and the connection over which they do."""
 
-    def __init__(self, script: ClusterScript, node: Node) -> None:
+    def __init__(self, script: ClusterScript, node: RedisNode) -> None:
         self._script = script
         self._node = node
         self._connection = RedisConnection(node.client)

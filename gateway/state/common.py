@@ -67,9 +67,9 @@ class Waiters(dict[str, set[Waiter]]):
 
     def remove(self, key: str, waiter: Waiter) -> None:
         """Forgets a future that `add` has made."""
-        here = self.get(key, set())
-        here.discard(waiter)
-        if not here:
+        waiters = self.get(key, set())
+        waiters.discard(waiter)
+        if not waiters:
             self.pop(key, None)
 
     def notify(self, key: str, record: Record | None) -> None:

@@ -24,7 +24,7 @@ from redis.exceptions import AuthenticationError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.maint_notifications import MaintNotificationsConfig
 
-from gateway.state.address import Address
+from gateway.state.address import RedisAddress
 
 BATCH_TIMEOUT_S = 1.0  # for one batch of script operations, connecting included; connecting and each read may take half
 SENTINEL_TIMEOUT_S = 0.4 * BATCH_TIMEOUT_S  # for all sentinels, asked at once; the rest is for the primary they name
@@ -71,7 +71,7 @@ class Tls(Struct, frozen=True, kw_only=True):
     key: str | None = None
 
 
-class Client(Redis):
+class RedisClient(Redis):
     """A client that knows where it connects to: `place` is the URL without user and password."""
 
     place = "Redis"
@@ -79,10 +79,10 @@ class Client(Redis):
 
 def place_of(redis: Redis) -> str:
     """Where a client connects to, for logs."""
-    return redis.place if isinstance(redis, Client) else Client.place
+    return redis.place if isinstance(redis, RedisClient) else RedisClient.place
 
 
-def connect(address: Address, *, tls: Tls | None = None, sentinel_password: str | None = None) -> Client:
+def connect(address: RedisAddress, *, tls: Tls | None = None, sentinel_password: str | None = None) -> RedisClient:
     """A client, which connects with its first command. Certificates are checked against the host's name.
 
     Raises OSError (SSLError is one) when the files of `tls` cannot be used.
@@ -100,14 +100,14 @@ def connect(address: Address, *, tls: Tls | None = None, sentinel_password: str 
     return _at(repr(address), pool)
 
 
-def _at(place: str, pool: ConnectionPool) -> Client:
-    client = Client.from_pool(pool)
-    assert isinstance(client, Client)
+def _at(place: str, pool: ConnectionPool) -> RedisClient:
+    client = RedisClient.from_pool(pool)
+    assert isinstance(client, RedisClient)
     client.place = place
     return client
 
 
-def node_options(address: Address, tls: Tls | None = None) -> dict[str, Any]:
+def node_options(address: RedisAddress, tls: Tls | None = None) -> dict[str, Any]:
     """How to connect to any node of a cluster. Raises OSError when the files of `tls` cannot be used."""
     login = {"username": address.user, "password": address.password}
     if not address.is_tls:
@@ -115,7 +115,7 @@ def node_options(address: Address, tls: Tls | None = None) -> dict[str, Any]:
     return _OPTIONS | login | {"context": _context(tls or Tls()), "connection_class": _TlsConnection}
 
 
-def connect_to_node(place: str, host: str, port: int, options: Mapping[str, Any]) -> Client:
+def connect_to_node(place: str, host: str, port: int, options: Mapping[str, Any]) -> RedisClient:
     """A client of one node; `options` are those of `node_options`."""
     return _at(place, ConnectionPool(host=host, port=port, **options))
 

@@ -1,4 +1,4 @@
-"""What the state in memory is made of: calls, remnants, and the quotas of principals.
+"""What the state in memory is made of: calls, tombstones, and the quotas of principals.
 
 The script does the same in Redis. Times are seconds of one clock.
 """
@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from gateway.state.port import DONE, SCARCE, CallState, NewCall, Quota, Record, StateLimits
 
 SEEN_BYTES = 384  # counted for a key that is only remembered; about as much was measured
-REMNANT_BYTES = 1024  # counted for a remnant beside its note and outcome
-REMNANTS_SHARE = 16  # all remnants together may take one sixteenth of `max_bytes`
+TOMBSTONE_BYTES = 1024  # counted for a tombstone beside its note and outcome
+TOMBSTONES_SHARE = 16  # all tombstones together may take one sixteenth of `max_bytes`
 
 
 class Usage:
@@ -85,7 +85,7 @@ class Quotas:
             del self._usage[principal]
 
 
-class Entry(Struct, eq=False, gc=False):
+class MemoryCall(Struct, eq=False, gc=False):
     """A call, changed in place."""
 
     new: NewCall
@@ -101,41 +101,41 @@ class Entry(Struct, eq=False, gc=False):
         return Record.of(self.new, replica, self.created_s, self.state, self.note, self.outcome)
 
 
-class Remnants:
+class Tombstones:
     """The outcomes of calls of which nothing else is kept: the latest of each principal."""
 
     def __init__(self, limits: StateLimits) -> None:
         self._limits = limits
         self._bytes = 0
-        self._remnants: OrderedDict[str, tuple[float, Record]] = OrderedDict()  # what expires first is first
+        self._tombstones: OrderedDict[str, tuple[float, Record]] = OrderedDict()  # what expires first is first
         self._keys: dict[str, dict[str, None]] = {}  # by principal, in the same order
 
     def add(self, record: Record, outcome: bytes, now: float) -> Record:
-        """Keeps the remnant of a call and returns it; drops those that have expired or are too many."""
+        """Keeps the tombstone of a call and returns it; drops those that have expired or are too many."""
         self._drop(record.key)
         record = replace(record, state=DONE, outcome=outcome)
-        self._remnants[record.key] = now + self._limits.remnant_ttl_s, record
+        self._tombstones[record.key] = now + self._limits.tombstone_ttl_s, record
         self._bytes += _size_bytes(record)
         keys = self._keys.setdefault(record.principal, {})
         keys[record.key] = None
-        if len(keys) > self._limits.max_remnants:
+        if len(keys) > self._limits.max_tombstones:
             self._drop(next(iter(keys)))
-        while self._remnants:
-            key, (expires_s, _) = next(iter(self._remnants.items()))
-            if expires_s > now and self._bytes <= self._limits.max_bytes // REMNANTS_SHARE:
+        while self._tombstones:
+            key, (expires_s, _) = next(iter(self._tombstones.items()))
+            if expires_s > now and self._bytes <= self._limits.max_bytes // TOMBSTONES_SHARE:
                 break
             self._drop(key)
         return record
 
     def get(self, key: str, now: float) -> Record | None:
-        """The remnant of a call."""
-        expires_s, record = self._remnants.get(key, (now, None))
+        """The tombstone of a call."""
+        expires_s, record = self._tombstones.get(key, (now, None))
         return record if expires_s > now else None
 
     def _drop(self, key: str) -> None:
-        if key not in self._remnants:
+        if key not in self._tombstones:
             return
-        _, record = self._remnants.pop(key)
+        _, record = self._tombstones.pop(key)
         self._bytes -= _size_bytes(record)
         keys = self._keys[record.principal]
         del keys[key]
@@ -143,5 +143,5 @@ class Remnants:
             del self._keys[record.principal]
 
 
-def _size_bytes(remnant: Record) -> int:
-    return REMNANT_BYTES + len(remnant.note) + len(remnant.outcome or b"")
+def _size_bytes(tombstone: Record) -> int:
+    return TOMBSTONE_BYTES + len(tombstone.note) + len(tombstone.outcome or b"")

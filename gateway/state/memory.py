@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 
 from gateway.state.common import Waiter, Waiters, check_digest, check_move, check_note
-from gateway.state.entries import SEEN_BYTES, Entry, Quotas, Remnants, Usage
+from gateway.state.entries import SEEN_BYTES, MemoryCall, Quotas, Tombstones, Usage
 from gateway.state.port import (
     ACCEPTED,
     AWAITING_USER,
@@ -22,8 +22,9 @@ from gateway.state.port import (
     DONE,
     RECORD_BYTES,
     SMALL_OUTCOME_BYTES,
-    Begun,
+    BeginResult,
     CallState,
+    Capacity,
     Conflict,
     Created,
     Exists,
@@ -33,7 +34,6 @@ from gateway.state.port import (
     OutcomeTooLarge,
     Quota,
     Record,
-    Room,
     StateLimits,
 )
 
@@ -55,13 +55,13 @@ class MemoryState:
         self.replica = os.urandom(8).hex()
         self._limits = limits
         self._clock = clock
-        self._calls: dict[str, Entry] = {}
+        self._calls: dict[str, MemoryCall] = {}
         # By question, the key of the call that waits for its user, or whose result is not delivered.
         self._open: dict[str, str] = {}
-        self._pending: OrderedDict[str, Entry] = OrderedDict()  # what expires first is first, here and below
-        self._results: OrderedDict[str, Entry] = OrderedDict()
+        self._pending: OrderedDict[str, MemoryCall] = OrderedDict()  # what expires first is first, here and below
+        self._results: OrderedDict[str, MemoryCall] = OrderedDict()
         self._seen: OrderedDict[str, tuple[float, str]] = OrderedDict()  # used-up keys: until when, and the principal
-        self._remnants = Remnants(limits)
+        self._tombstones = Tombstones(limits)
         self._sweep_at = -math.inf
         self._quotas = Quotas(limits)
         self._waiters = Waiters()
@@ -78,27 +78,27 @@ class MemoryState:
         return {self.replica: 0.0}
 
     @property
-    def room(self) -> Room:
+    def capacity(self) -> Capacity:
         self._now()
-        return Room(self._quotas.size_bytes, self._limits.max_bytes)
+        return Capacity(self._quotas.size_bytes, self._limits.max_bytes)
 
     def is_up_for(self, key: str) -> bool:
         return True
 
     @property
     def trouble(self) -> str | None:
-        return "there is no room left (max_bytes)" if self.room.is_full else None
+        return "there is no room left (max_bytes)" if self.capacity.is_full else None
 
     def on_changed(self, callback: Callable[[str], None]) -> None: ...  # no other process is here
 
-    def on_news(self, callback: Callable[[str], None]) -> None: ...
+    def on_tools_changed(self, callback: Callable[[str], None]) -> None: ...
 
     def on_lost(self, callback: Callable[[], None]) -> None: ...  # without a warning before the process itself ends
 
     def on_quota(self, callback: Callable[[Quota, bool], None]) -> None:
         self._on_quota = callback
 
-    def tell_others(self, backend: str) -> None: ...
+    def announce_tools_changed(self, backend: str) -> None: ...
 
     async def start(self) -> None: ...
 
@@ -111,14 +111,14 @@ class MemoryState:
 
     # One call after the other.
 
-    async def begin(self, call: NewCall) -> Begun:
+    async def begin(self, call: NewCall) -> BeginResult:
         now, key = self._clock(), call.key
         if now >= self._sweep_at:
             self._sweep_some(now)
         if key in self._calls or key in self._seen or call.older or call.question is not None or call.rejoins:
-            known = self._known(call, now)
-            if known is not None:
-                return known
+            existing = self._existing(call, now)
+            if existing is not None:
+                return existing
         principal, cost = call.principal, RECORD_BYTES + len(call.note)
         while not isinstance(usage := self._quotas.begin(principal, cost), Usage):
             if not self._sweep(now, SWEEP):
@@ -127,25 +127,25 @@ class MemoryState:
         scarce = self._quotas.scarce(usage)
         if scarce is not None:
             self._on_quota(scarce, False)
-        entry = Entry(call, usage, now, now + self._limits.pending_ttl_s, call.state, call.note)
+        entry = MemoryCall(call, usage, now, now + self._limits.pending_ttl_s, call.state, call.note)
         self._calls[key] = self._pending[key] = entry
         return Created(call, self.replica, now, scarce=scarce)
 
-    def _known(self, call: NewCall, now: float) -> Begun | None:
+    def _existing(self, call: NewCall, now: float) -> BeginResult | None:
         """What there is already of a call, under any of its keys or by its question."""
         for key, fingerprint in ((call.key, call.fingerprint), *call.older):
-            there = self._live(key, now)
-            if there is not None:
-                return Exists(there.record(self.replica)) if there.new.fingerprint == fingerprint else Conflict()
+            entry = self._live(key, now)
+            if entry is not None:
+                return Exists(entry.record(self.replica)) if entry.new.fingerprint == fingerprint else Conflict()
             if key in self._seen:
                 return Expired()
-        asked = self._asked(call.question, now) if call.joins and call.question is not None else None
-        if asked is not None:
-            return Exists(asked.record(self.replica))
-        left = self._remnants.get(call.key, now) if call.rejoins else None
-        return None if left is None or left.fingerprint != call.fingerprint else Exists(left)
+        joined = self._join(call.question, now) if call.joins and call.question is not None else None
+        if joined is not None:
+            return Exists(joined.record(self.replica))
+        tombstone = self._tombstones.get(call.key, now) if call.rejoins else None
+        return None if tombstone is None or tombstone.fingerprint != call.fingerprint else Exists(tombstone)
 
-    def _asked(self, question: str, now: float) -> Entry | None:
+    def _join(self, question: str, now: float) -> MemoryCall | None:
         """The call with this question that waits for its user, or whose result this delivers."""
         call = self._live(self._open.get(question, ""), now)
         if call is not None and call.state is DONE:
@@ -207,10 +207,10 @@ class MemoryState:
         return self._find(key) is None and key in self._seen and self._seen[key][1] in principals
 
     def _current(self, key: str) -> Record | None:
-        """A call as it stands, or its remnant."""
-        return self.held(key) or (None if key in self._seen else self._remnants.get(key, self._clock()))
+        """A call as it stands, or its tombstone."""
+        return self.local_record(key) or (None if key in self._seen else self._tombstones.get(key, self._clock()))
 
-    def held(self, key: str) -> Record | None:
+    def local_record(self, key: str) -> Record | None:
         call = self._find(key)
         return None if call is None else call.record(self.replica)
 
@@ -239,14 +239,14 @@ class MemoryState:
             return
         self._remove(call)
         if outcome is not None:
-            ended = self._remnants.add(call.record(self.replica), outcome, self._clock())
+            ended = self._tombstones.add(call.record(self.replica), outcome, self._clock())
         self._waiters.notify(key, ended)
 
     def reduce(self, key: str, outcome: bytes) -> None:
         call = self._find(key)
         if call is not None and call.state is DONE and self._open.get(call.new.question or "") != key:
             self._remove(call)
-            self._remnants.add(call.record(self.replica), outcome, self._clock())
+            self._tombstones.add(call.record(self.replica), outcome, self._clock())
 
     async def mark_delivered(self, key: str) -> None:
         if (call := self._find(key)) is not None:
@@ -257,7 +257,7 @@ class MemoryState:
 
     # What is there, and for how long.
 
-    def _find(self, key: str) -> Entry | None:
+    def _find(self, key: str) -> MemoryCall | None:
         call = self._live(key, self._now())
         if call is None:
             check_digest(key)
@@ -273,7 +273,7 @@ class MemoryState:
     def _sweep_some(self, now: float) -> None:
         self._sweep_at = now if self._sweep(now, SWEEP) == SWEEP else now + SWEEP_EVERY_S
 
-    def _live(self, key: str, now: float) -> Entry | None:
+    def _live(self, key: str, now: float) -> MemoryCall | None:
         """The call with this key. Drops it if it has expired, because a sweep may come later."""
         call = self._calls.get(key)
         if call is not None and call.expires_s <= now:
@@ -282,12 +282,12 @@ class MemoryState:
         return call
 
     def _until_some_expire(self, now: float) -> float:
-        firsts = [next(iter(each.values())).expires_s for each in (self._results, self._pending) if each]
+        firsts = [next(iter(queue.values())).expires_s for queue in (self._results, self._pending) if queue]
         return max(BUSY_RETRY_S, min(firsts, default=now) - now)
 
     def _sweep(self, now: float, limit: int) -> int:
         """Drops what has expired, at most `limit` entries; returns how many it dropped."""
-        expired: list[Entry] = []
+        expired: list[MemoryCall] = []
         for queue in (self._results, self._pending):
             for call in queue.values():
                 if call.expires_s > now or len(expired) == limit:
@@ -304,12 +304,12 @@ class MemoryState:
             self._quotas.release(self._seen.pop(key)[1], SEEN_BYTES)
         return len(expired) + len(forgotten)
 
-    def _expire(self, call: Entry, at_s: float) -> None:
+    def _expire(self, call: MemoryCall, at_s: float) -> None:
         """Drops a call that has expired and remembers its key."""
         self._remove(call, SEEN_BYTES)
         self._seen[call.new.key] = at_s + self._limits.seen_ttl_s, call.new.principal
 
-    def _remove(self, call: Entry, left_bytes: int = 0) -> None:
+    def _remove(self, call: MemoryCall, left_bytes: int = 0) -> None:
         """Drops a call; `left_bytes` are still counted for its key."""
         new, usage = call.new, call.usage
         del self._calls[new.key]

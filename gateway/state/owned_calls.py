@@ -40,16 +40,13 @@ def portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
 
 
 class Ending(Struct, frozen=True, gc=False):
-    """How a call ended: its `record` if this process owned it, its `outcome` if that was stored from here.
-
-    `is_reduced`: the outcome is all that is kept of the call.
-    """
+    """How a call ended."""
 
     key: str
     when_s: float
-    record: Record | None
-    outcome: bytes | None
-    is_reduced: bool
+    record: Record | None  # if this process owned it
+    outcome: bytes | None  # if that was stored from here
+    is_reduced: bool  # the outcome is all that is kept of the call
 
     @property
     def size_bytes(self) -> int:
@@ -73,8 +70,8 @@ class RecentEndings:
     def add(self, key: str, record: Record | None, outcome: bytes | None = None, *, is_reduced: bool = False) -> None:
         """Remembers the record of a call that ended, its outcome, or both, beside what is known of it already."""
         if key in self._endings:
-            known = self._drop(key)
-            record, outcome = record or known.record, known.outcome if outcome is None else outcome
+            earlier = self._drop(key)
+            record, outcome = record or earlier.record, earlier.outcome if outcome is None else outcome
         ending = self._endings[key] = Ending(key, self._clock(), record, outcome, is_reduced)
         self._bytes += ending.size_bytes
         while self._endings:
@@ -162,15 +159,15 @@ class OwnedCalls(dict[str, Record]):
         if owned is not None:
             self[key] = structs.replace(owned, state=to, note=owned.note if note is None else note)
 
-    def learn(self, found: Record) -> None:
+    def learn(self, current: Record) -> None:
         """Copies the state and note that another replica gave a call, so that it would be restored with them."""
-        owned = self.get(found.key)
+        owned = self.get(current.key)
         if owned is None:
             return
-        if found.state >= UNKNOWN:
+        if current.state >= UNKNOWN:
             self.release(owned)
-        elif owned.state <= found.state:  # if they are equal its note may have changed
-            self[found.key] = structs.replace(owned, state=found.state, note=found.note)
+        elif owned.state <= current.state:  # if they are equal its note may have changed
+            self[current.key] = structs.replace(owned, state=current.state, note=current.note)
 
     def end(self, key: str, outcome: bytes | None) -> Record | None:
         """Ends a call, with the `outcome` if that was stored from here; returns the record if the call was owned."""
@@ -193,8 +190,8 @@ class OwnedCalls(dict[str, Record]):
         """Has Redis keep only this outcome of a call that is over. Raises StateUnavailable."""
         self._ask_to_reduce(key, outcome).add_done_callback(partial(self._reduced, key, outcome))
 
-    def _reduced(self, key: str, outcome: bytes, asked: asyncio.Future[Reply]) -> None:
-        if not asked.cancelled() and asked.exception() is None and asked.result()[0] == b"yes":
+    def _reduced(self, key: str, outcome: bytes, reply: asyncio.Future[Reply]) -> None:
+        if not reply.cancelled() and reply.exception() is None and reply.result()[0] == b"yes":
             self.end(key, None)  # it may have ended elsewhere without our hearing of it, and must not be restored
             self._recent.reduce(key, outcome)
 
@@ -221,10 +218,10 @@ class OwnedCalls(dict[str, Record]):
         recent = self._recent.all(self._mark)
         records = [*self.values(), *(ending.record for ending in recent if ending.record is not None)]
         unconfirmed = [ending.key for ending in recent if ending.outcome is None]
-        for some in portions(records):
+        for portion in portions(records):
             await self._scripts.ask("restoring")
-            replies = await asyncio.gather(*(self.restore_one(record) for record in some))
-            restored = {record.key for record, reply in zip(some, replies, strict=True) if reply[0] == b"yes"}
+            replies = await asyncio.gather(*(self.restore_one(record) for record in portion))
+            restored = {record.key for record, reply in zip(portion, replies, strict=True) if reply[0] == b"yes"}
             unconfirmed += [key for key in restored if self._may_have_ended(key)]
         self._unreported = {ending.key: ending for ending in recent if ending.outcome is not None}
         self._unconfirmed = unconfirmed
@@ -240,8 +237,8 @@ class OwnedCalls(dict[str, Record]):
 
     async def report_outcomes(self) -> None:
         """Sends recent outcomes again. Those of calls that no replica has restored yet are kept for the next time."""
-        for some in portions(list(self._unreported.values())):
-            await asyncio.gather(*(self._report(ending) for ending in some))
+        for portion in portions(list(self._unreported.values())):
+            await asyncio.gather(*(self._report(ending) for ending in portion))
 
     async def _report(self, ending: Ending) -> None:
         outcome = ending.outcome or b""
@@ -253,9 +250,9 @@ class OwnedCalls(dict[str, Record]):
 
     async def mark_unknown(self) -> None:
         """Marks calls UNKNOWN whose outcome no replica re-reported; to be called once all have had time to do so."""
-        while some := self._unconfirmed[:AT_ONCE]:
-            await asyncio.gather(*(self._scripts.ask("lose", key) for key in some))
-            del self._unconfirmed[: len(some)]
+        while portion := self._unconfirmed[:AT_ONCE]:
+            await asyncio.gather(*(self._scripts.ask("lose", key) for key in portion))
+            del self._unconfirmed[: len(portion)]
 
     # Calls that Redis may have although this process does not run them.
 

@@ -25,7 +25,7 @@ from gateway.state.port import (
     SCARCE,
     SMALL_OUTCOME_BYTES,
     UNKNOWN,
-    Begun,
+    BeginResult,
     CallState,
     Created,
     Full,
@@ -38,7 +38,7 @@ from gateway.state.port import (
 from gateway.state.records import Records
 from gateway.state.replica_sync import ReplicaSync, Timing
 from gateway.state.reports import Reports
-from gateway.state.store import MARKS, Reply, Store
+from gateway.state.store import MARKS, PartitionStore, Reply, ScriptOptions
 
 PARTS = ("common", "calls", "replicas", "batch")  # of the script, in this order
 SCRIPT = b"\n".join([Path(__file__).with_name("script").joinpath(f"{part}.lua").read_bytes() for part in PARTS])
@@ -51,7 +51,7 @@ class Partition:
 
     def __init__(
         self,
-        store: Store,
+        store: PartitionStore,
         number: int,
         replica: str,
         limits: StateLimits,
@@ -72,20 +72,22 @@ class Partition:
         self._scripts = store.scripts(
             number,
             SCRIPT,
+            ScriptOptions(
+                max_batch=MAX_BATCH,
+                settings={
+                    "replica": replica,
+                    "prefix": store.prefixes[number],
+                    "publish": store.publishing,
+                    "record_bytes": RECORD_BYTES,
+                    "scarce": SCARCE,
+                    "small_outcome_bytes": SMALL_OUTCOME_BYTES + SEALED_BYTES,
+                    **structs.asdict(limits),
+                    **structs.asdict(timing),
+                },
+                # The server may be another one, or have been restarted without what was written last.
+                greeting=[("greet",)],
+            ),
             lambda reason: self.sync.lost(reason),
-            max_batch=MAX_BATCH,
-            settings={
-                "replica": replica,
-                "prefix": store.prefixes[number],
-                "publish": store.publishing,
-                "record_bytes": RECORD_BYTES,
-                "scarce": SCARCE,
-                "small_outcome_bytes": SMALL_OUTCOME_BYTES + SEALED_BYTES,
-                **structs.asdict(limits),
-                **structs.asdict(timing),
-            },
-            # The server may be another one, or have been restarted without what was written last.
-            greeting=[("greet",)],
         )
         self.owned = OwnedCalls(self._scripts, records, limits, recent, mark)
         self.sync = ReplicaSync(
@@ -99,13 +101,13 @@ class Partition:
             await self._scripts.ask("leave")
         await self._scripts.aclose()
 
-    async def begin(self, call: NewCall) -> Begun:
+    async def begin(self, call: NewCall) -> BeginResult:
         check_call(call)
         is_first = self.owned.starting(call)
         # Without a reply, also if we are cancelled, Redis may have a call that this process never runs.
         is_doubtful, unanswered = True, None
         try:
-            reply = await self._scripts.ask("begin", *self._records.begin(call, self.sync.room))
+            reply = await self._scripts.ask("begin", *self._records.begin(call, self.sync.capacity))
             unanswered = self._records.take(call, reply, self._replica) if is_first else None
             if unanswered is not None:  # an earlier `begin` was done, but its reply never came here
                 reply = await self._scripts.ask("take", *unanswered)
@@ -116,14 +118,14 @@ class Partition:
         finally:
             if is_first:
                 self.owned.started(call, doubtful=is_doubtful)
-        begun = self._records.begun(_known(reply), call, self._replica)
-        if isinstance(begun, Created):
-            self.owned[begun.record.key] = begun.record
-            if begun.scarce is not None:
-                self._reports.on_quota(begun.scarce, False)
-        elif isinstance(begun, Full):
-            self._reports.on_quota(begun.quota, True)
-        return begun
+        result = self._records.begin_result(_unless_restoring(reply), call, self._replica)
+        if isinstance(result, Created):
+            self.owned[result.record.key] = result.record
+            if result.scarce is not None:
+                self._reports.on_quota(result.scarce, False)
+        elif isinstance(result, Full):
+            self._reports.on_quota(result.quota, True)
+        return result
 
     async def advance(
         self, key: str, from_states: Collection[CallState], to: CallState, *, note: bytes | None = None
@@ -164,7 +166,7 @@ class Partition:
         check_digest(key)
         return bool((await self._ask("has_expired", key, list(principals)))[0] == b"yes")
 
-    def held(self, key: str) -> Record | None:
+    def local_record(self, key: str) -> Record | None:
         return self.owned.current(key)
 
     async def _watch(self, key: str) -> Record | None:
@@ -173,7 +175,7 @@ class Partition:
 
     async def wait(self, key: str, timeout_s: float) -> Record | None:
         check_digest(key)
-        seen, epoch = self.held(key) if self.sync.is_settled else None, self.sync.epoch
+        seen, epoch = self.local_record(key) if self.sync.is_settled else None, self.sync.epoch
         waiter = self._waiters.add(key)
         try:
             async with asyncio.timeout(timeout_s):
@@ -260,7 +262,7 @@ class Partition:
         return self.owned.unaccounted([name.decode() for name in reply[1]])
 
     async def _ask(self, *operation: Any) -> Reply:
-        return _known(await self._scripts.ask(*operation))
+        return _unless_restoring(await self._scripts.ask(*operation))
 
     async def _change(self, operation: str, key: str, *arguments: Any) -> Reply:
         """Changes a call; one that this process owns is restored first if Redis lacks it."""
@@ -269,7 +271,7 @@ class Partition:
             return reply
         owned = self.owned.get(key)
         if owned is None:
-            return _known(reply)
+            return _unless_restoring(reply)
         await self.owned.restore_one(owned)
         return await self._ask(operation, key, *arguments)
 
@@ -277,7 +279,7 @@ class Partition:
         return self._records.read(reply[1], reply[2]) if reply[0] == b"record" else None
 
 
-def _known(reply: Reply) -> Reply:
+def _unless_restoring(reply: Reply) -> Reply:
     """The reply, unless Redis cannot know yet what it has lost. Raises NotDone."""
     if reply[0] == b"restoring":
         raise NotDone("the state has lost its data and is being restored")

@@ -16,7 +16,7 @@ from msgspec import Struct
 CALL_ID_PREFIX = "tg-"  # and the key of a call: its id as callers and tool servers know it, and as the log names it
 RECORD_BYTES = 1024  # counted for a record beside its note and outcome; about 700 were measured
 SMALL_OUTCOME_BYTES = 1024  # of an outcome that is taken whatever room is left: a sentence, so that each call can end
-FULL = 0.01  # of the room: with less than that free, it is as good as full
+FULL = 0.01  # of the capacity: with less than that free, it is as good as full
 MAX_REPLICAS = 256  # that `replicas` names
 MAX_NOTE_BYTES = 16 * 1024  # the dialect, the ids and at most an authorization challenge
 
@@ -60,26 +60,20 @@ class OutcomeTooLarge(Exception):  # noqa: N818 - as above
 class StateLimits(Struct, frozen=True, kw_only=True):
     """How long and how much is remembered.
 
-    `pending_ttl_s` runs from `begin`, `result_ttl_s` from `settle`, `seen_ttl_s` from the end of the record. Each
-    principal has `max_pending` calls that are not over, `max_records` that are, and `max_bytes_per_caller` for all of
-    them. A remnant is the outcome of a call that was forgotten or reduced; each principal has the latest
-    `max_remnants`, for `remnant_ttl_s`.
-
-    `max_bytes` bounds the memory of a process; Redis has `maxmemory` for that. A principal may take no more than is
-    still free: then one alone fills half of the room, two a third each, and there is always some left for others
-    (dynamic thresholds; Choudhury and Hahne, 1998).
+    A principal may take no more than is still free: then one alone fills half of the capacity, two a third each, and
+    there is always some left for others (dynamic thresholds; Choudhury and Hahne, 1998).
     """
 
-    pending_ttl_s: float = 86400.0
-    result_ttl_s: float = 3600.0
-    seen_ttl_s: float = 86400.0
-    max_pending: int = 1000
-    max_records: int = 10_000
-    remnant_ttl_s: float = 600.0
-    max_remnants: int = 100
-    max_result_bytes: int = 1 << 20
-    max_bytes: int = 256 << 20
-    max_bytes_per_caller: int = 128 << 20
+    pending_ttl_s: float = 86400.0  # of a call that is not over, from `begin` on
+    result_ttl_s: float = 3600.0  # of a call that is, from `settle` on
+    seen_ttl_s: float = 86400.0  # of the key alone, from the end of the record on
+    max_pending: int = 1000  # calls of a principal that are not over
+    max_records: int = 10_000  # calls of a principal that are
+    tombstone_ttl_s: float = 600.0  # of the outcome of a call that was forgotten or reduced
+    max_tombstones: int = 100  # of a principal, the latest
+    max_result_bytes: int = 1 << 20  # of one outcome
+    max_bytes: int = 256 << 20  # of everything in the memory of a process; Redis has `maxmemory` for that
+    max_bytes_per_caller: int = 128 << 20  # of all calls of a principal
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
@@ -87,49 +81,35 @@ class StateLimits(Struct, frozen=True, kw_only=True):
                 raise ValueError(f"{name} must be positive")
 
 
-class Call(Struct, frozen=True, kw_only=True, gc=False):
-    """What never changes of a call, except its note.
+class CallFields(Struct, frozen=True, kw_only=True, gc=False):
+    """What never changes of a call, except its note."""
 
-    `key` names the call, `fingerprint` its content, `principal` the owner of its quota. `note` is what another replica
-    needs to continue the call. `question` names what is asked of a tool that may want a user's consent. `idempotent`:
-    it may be sent again after its replica died.
-    """
-
-    key: str
-    fingerprint: str
-    principal: str
+    key: str  # names the call
+    fingerprint: str  # names its content
+    principal: str  # the owner of its quota
     backend: str
-    note: bytes = b""
-    question: str | None = None
-    idempotent: bool = False
+    note: bytes = b""  # what another replica needs to continue the call
+    question: str | None = None  # names what is asked of a tool that may want a user's consent
+    idempotent: bool = False  # it may be sent again after its replica died
 
 
-class NewCall(Call, frozen=True, kw_only=True, gc=False):
-    """A call to be registered.
+class NewCall(CallFields, frozen=True, kw_only=True, gc=False):
+    """A call to be registered."""
 
-    `older` holds (key, fingerprint) of the same call under the operator's earlier keys, so that a change of keys makes
-    no call look new. `joins` (the caller gave it no id): it is taken for a call with the same question that waits for
-    its user. `rejoins`: the remnant of a call with this key and fingerprint counts as the call itself. `state` is
-    REGISTERED, or DISPATCHING for a call that is sent at once, which saves an `advance`.
-    """
-
+    # (key, fingerprint) of the same call under the operator's earlier keys: a change of keys makes no call look new.
     older: tuple[tuple[str, str], ...] = ()
-    state: CallState = REGISTERED
-    joins: bool = True
-    rejoins: bool = False
+    state: CallState = REGISTERED  # or DISPATCHING for a call that is sent at once, which saves an `advance`
+    joins: bool = True  # a call with the same question that waits for its user: the caller gave this one no id
+    rejoins: bool = False  # the tombstone of a call with this key and fingerprint counts as the call itself
 
 
-class Record(Call, frozen=True, kw_only=True, gc=False):
-    """A call as it stood when it was read.
-
-    `replica` runs it, or watches over it while a tool server works. `created_s` is in seconds of the store's clock.
-    `outcome` is there once the call is DONE.
-    """
+class Record(CallFields, frozen=True, kw_only=True, gc=False):
+    """A call as it stood when it was read."""
 
     state: CallState
-    replica: str
-    created_s: float
-    outcome: bytes | None = None
+    replica: str  # runs it, or watches over it while a tool server works
+    created_s: float  # in seconds of the store's clock
+    outcome: bytes | None = None  # once the call is DONE
 
     @classmethod
     def of(
@@ -156,22 +136,19 @@ SCARCE = 0.9  # of a quota: with more of it used, it is nearly full
 
 
 class Created(Struct, frozen=True, gc=False):
-    """The call was begun, and the caller of `begin` dispatches it: a new one, or one `found` without a live replica.
+    """The call was begun, and the caller of `begin` dispatches it."""
 
-    `scarce` is a quota that its principal has nearly used, of calls that run, of those that ended, or of bytes.
-    """
-
-    asked: NewCall
+    call: NewCall
     replica: str
     created_s: float
-    found: Record | None = None
-    scarce: Quota | None = None
+    inherited: Record | None = None  # the call was there already, without a live replica
+    scarce: Quota | None = None  # that its principal has nearly used: of calls that run, that ended, or of bytes
 
     @property
     def record(self) -> Record:
         """The call as it stands; made on demand, because it is rarely needed."""
-        asked = self.asked
-        return self.found or Record.of(asked, self.replica, self.created_s, asked.state, asked.note)
+        call = self.call
+        return self.inherited or Record.of(call, self.replica, self.created_s, call.state, call.note)
 
 
 class Exists(Struct, frozen=True, gc=False):
@@ -189,17 +166,17 @@ class Expired(Struct, frozen=True):
 
 
 class Full(Struct, frozen=True):
-    """Nothing was stored: there is no `quota` left of calls that run, of those that ended, of bytes, or of all room."""
+    """Nothing was stored."""
 
     retry_after_s: float
-    quota: Quota
+    quota: Quota  # that is used up: of calls that run, of those that ended, of bytes, or of the whole capacity
 
 
-class Room(Struct, frozen=True):
-    """How many bytes are taken, and how many may be; None: there is no limit."""
+class Capacity(Struct, frozen=True):
+    """How many bytes the stored calls take."""
 
     used_bytes: int
-    max_bytes: int | None
+    max_bytes: int | None  # None: there is no limit
 
     @property
     def free_bytes(self) -> int | None:
@@ -217,7 +194,7 @@ class Room(Struct, frozen=True):
         return 1.0 if self.max_bytes is None else 1 - self.used_bytes / self.max_bytes
 
 
-Begun: TypeAlias = Created | Exists | Conflict | Expired | Full
+BeginResult: TypeAlias = Created | Exists | Conflict | Expired | Full
 
 
 class State(Protocol):
@@ -246,8 +223,8 @@ class State(Protocol):
         """Whether the part of the state answers that a call is in."""
 
     @property
-    def room(self) -> Room | None:
-        """How much is stored, on the server with the least room if there are several; None while that is not known."""
+    def capacity(self) -> Capacity | None:
+        """How much is stored, on the server with the least left if there are several; None while that is not known."""
 
     @property
     def trouble(self) -> str | None:
@@ -268,8 +245,8 @@ class State(Protocol):
     def on_changed(self, callback: Callable[[str], None]) -> None:
         """Sets what is called with the key of each call of this replica that another process has changed."""
 
-    def on_news(self, callback: Callable[[str], None]) -> None:
-        """Sets what is called with the name of each backend that another process has `tell_others` of."""
+    def on_tools_changed(self, callback: Callable[[str], None]) -> None:
+        """Sets what is called with the name of each backend whose tools another process has announced as changed."""
 
     def on_lost(self, callback: Callable[[], None]) -> None:
         """Sets what is called when all that was remembered is lost, but for what its replicas know."""
@@ -277,16 +254,16 @@ class State(Protocol):
     def on_quota(self, callback: Callable[[Quota, bool], None]) -> None:
         """Sets what is called when a call finds a quota of its principal nearly used, or with True used up."""
 
-    def tell_others(self, backend: str) -> None:
+    def announce_tools_changed(self, backend: str) -> None:
         """Tells the other processes that the tools of a backend have changed.
 
-        Returns before it is done; while the state is away it is not done at all.
+        Returns before it is done. While the state is away it is not done at all.
         """
 
     async def start(self) -> None:
         """Tries to reach the state for a few seconds at most, and continues in the background."""
 
-    async def begin(self, call: NewCall) -> Begun:
+    async def begin(self, call: NewCall) -> BeginResult:
         """Registers a call and counts it against its quotas, all or nothing; or returns what there is already.
 
         A call that joins finds the one with its question that waits for its user, or that has ended since and whose
@@ -309,12 +286,12 @@ class State(Protocol):
         """
 
     async def get(self, key: str) -> Record | None:
-        """A call as it stands, or the remnant of one."""
+        """A call as it stands, or the tombstone of one."""
 
     async def has_expired(self, key: str, principals: Sequence[str]) -> bool:
         """Whether there was a call of one of these principals, whose record has expired."""
 
-    def held(self, key: str) -> Record | None:
+    def local_record(self, key: str) -> Record | None:
         """A call of this replica, unless another process may have changed it meanwhile.
 
         Redis is not asked, so it costs next to nothing, and None does not mean that the call is gone.
@@ -330,12 +307,12 @@ class State(Protocol):
     async def forget(self, key: str, outcome: bytes | None = None) -> None:
         """Removes an unfinished call of this replica's, so that it may be begun anew; wakes its waiters.
 
-        For calls that provably did not run, or that may run again. An `outcome` is kept as a remnant: waiters get it,
+        For calls that provably did not run, or that may run again. An `outcome` is kept as a tombstone: waiters get it,
         and `get` until the call begins anew. While the state is away this is done later. Raises OutcomeTooLarge.
         """
 
     def reduce(self, key: str, outcome: bytes) -> None:
-        """Replaces a call that is DONE by a remnant with this short `outcome`.
+        """Replaces a call that is DONE by a tombstone with this short `outcome`.
 
         For calls whose real outcome will not be asked for again. Returns before it is done; while the state is away it
         is not done at all. A call that is not DONE, or that identical calls still join, stays as it is.

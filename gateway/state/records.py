@@ -11,8 +11,9 @@ from msgspec import Raw
 from gateway.state.port import (
     DISPATCHING,
     REGISTERED,
-    Begun,
+    BeginResult,
     CallState,
+    Capacity,
     Conflict,
     Created,
     Exists,
@@ -20,7 +21,6 @@ from gateway.state.port import (
     Full,
     NewCall,
     Record,
-    Room,
 )
 from gateway.state.sealing import Sealer, Unsealable
 
@@ -43,10 +43,10 @@ class Records:
         """An outcome as the script takes it, sealed for its record."""
         return _packed(self._sealer.seal(outcome, f"{key}/outcome".encode()))
 
-    def begin(self, call: NewCall, room: Room | None) -> tuple[Any, ...]:
+    def begin(self, call: NewCall, capacity: Capacity | None) -> tuple[Any, ...]:
         """The arguments of the operation `begin`. All calls of its principal may take what is free of the room."""
         older = [(key, fingerprint, self.note(key, call.note)) for key, fingerprint in call.older]
-        allowed = None if room is None else room.free_bytes
+        allowed = None if capacity is None else capacity.free_bytes
         joined = call.question if call.joins else None  # the question whose waiting call this one would join
         return *self._stored(call), older, joined or "", False if allowed is None else allowed, call.rejoins
 
@@ -75,7 +75,7 @@ class Records:
             return None
         return (key.decode(), _packed(note or b""), self.note(key.decode(), call.note), int(call.state))
 
-    def begun(self, reply: Sequence[Any], call: NewCall, replica: str) -> Begun:
+    def begin_result(self, reply: Sequence[Any], call: NewCall, replica: str) -> BeginResult:
         """Reads the reply to the operation `begin` (or `take`) of this replica."""
         match reply:
             case [b"new", created_ms]:
@@ -83,8 +83,8 @@ class Records:
             case [b"new", created_ms, quota]:
                 return Created(call, replica, created_ms / 1000, scarce=quota.decode())
             case [b"created", key, row]:
-                found = self.read(key, row)
-                return Created(call, replica, found.created_s, found)
+                existing = self.read(key, row)
+                return Created(call, replica, existing.created_s, existing)
             case [b"exists", key, row]:
                 return Exists(self.read(key, row))
             case [b"conflict"]:

@@ -21,12 +21,12 @@ from redis.exceptions import RedisError
 from gateway.state.common import NO_DIGEST
 from gateway.state.owned_calls import RecentEndings
 from gateway.state.partition import Partition
-from gateway.state.port import Begun, CallState, NewCall, Quota, Record, Room, StateLimits, StateUnavailable
+from gateway.state.port import BeginResult, CallState, Capacity, NewCall, Quota, Record, StateLimits, StateUnavailable
 from gateway.state.records import Records
 from gateway.state.replica_sync import LAST_RETRY_S, Timing
 from gateway.state.reports import Reports
 from gateway.state.sealing import Sealer
-from gateway.state.store import MARKS, Store
+from gateway.state.store import MARKS, PartitionStore
 
 log = logging.getLogger("gateway.state")
 
@@ -38,7 +38,9 @@ NO_MEMORY = "Redis has no memory left (maxmemory)"
 class RedisState:
     """Implements `port.State`, and `store.Listener`. It closes the store."""
 
-    def __init__(self, store: Store, limits: StateLimits, sealer: Sealer, *, timing: Timing | None = None) -> None:
+    def __init__(
+        self, store: PartitionStore, limits: StateLimits, sealer: Sealer, *, timing: Timing | None = None
+    ) -> None:
         timing = timing or Timing()
         self.replica = os.urandom(8).hex()
         self.partitions = len(store.prefixes)
@@ -60,54 +62,52 @@ class RedisState:
         """The partition of a call. Raises ValueError."""
         if self.partitions == 1:
             return self._all[0]
-        there = self._by_mark.get(key[:1])
-        if there is None:
+        partition = self._by_mark.get(key[:1])
+        if partition is None:
             raise ValueError(NO_DIGEST)  # all other digests begin with a mark
-        return there
+        return partition
 
     @property
     def is_up(self) -> bool:
-        return all(each.sync.is_settled for each in self._all)
+        return all(partition.sync.is_settled for partition in self._all)
 
     @property
     def partitions_away(self) -> int:
-        return sum(not each.sync.is_settled for each in self._all)
+        return sum(not partition.sync.is_settled for partition in self._all)
 
     def is_up_for(self, key: str) -> bool:
         return self._of(key).sync.is_settled
 
     @property
-    def room(self) -> Room | None:
-        known = [each.sync.room for each in self._all if each.sync.room is not None]
-        return min(known, key=lambda room: room.free_share, default=None)
+    def capacity(self) -> Capacity | None:
+        capacities = [capacity for partition in self._all if (capacity := partition.sync.capacity) is not None]
+        return min(capacities, key=lambda capacity: capacity.free_share, default=None)
 
     @property
     def trouble(self) -> str | None:
-        away = [each.sync.reason for each in self._all if not each.sync.is_settled]
+        away = [partition.sync.reason for partition in self._all if not partition.sync.is_settled]
         if away and self.partitions > 1:
             return f"{len(away)} of {self.partitions} partitions cannot be reached: {away[0]}"
         if away:
             return away[0]
-        return NO_MEMORY if self.room is not None and self.room.is_full else None
+        return NO_MEMORY if self.capacity is not None and self.capacity.is_full else None
 
     def pending(self) -> Counter[str]:
         counts: Counter[str] = Counter()
-        for each in self._all:
-            counts.update(each.owned.pending())
+        for partition in self._all:
+            counts.update(partition.owned.pending())
         return counts
 
     def unfinished(self) -> Sequence[Record]:
-        return [record for each in self._all for record in each.owned.values()]
+        return [record for partition in self._all for record in partition.owned.values()]
 
     async def replicas(self) -> Mapping[str, float]:
-        # Each replica sends its heartbeats to every partition.
-        there = next((each for each in self._all if each.sync.is_settled), self._all[0])
-        return await there.replicas()
+        return await self._all[self._reachable()].replicas()  # each replica sends its heartbeats to every partition
 
     def on_changed(self, callback: Callable[[str], None]) -> None:
         self._reports.on_changed = callback
 
-    def on_news(self, callback: Callable[[str], None]) -> None:
+    def on_tools_changed(self, callback: Callable[[str], None]) -> None:
         self._on_news = callback
 
     def on_lost(self, callback: Callable[[], None]) -> None:
@@ -116,17 +116,17 @@ class RedisState:
     def on_quota(self, callback: Callable[[Quota, bool], None]) -> None:
         self._reports.on_quota = callback
 
-    def tell_others(self, backend: str) -> None:
-        self._in_background(self._tell(backend))
+    def announce_tools_changed(self, backend: str) -> None:
+        self._in_background(self._announce(backend))
 
     async def start(self) -> None:
-        for loop in (self._listen(), *(loop for each in self._all for loop in each.sync.loops())):
+        for loop in (self._listen(), *(loop for partition in self._all for loop in partition.sync.loops())):
             self._tasks.append(asyncio.create_task(loop))
             self._tasks[-1].add_done_callback(_log_failure)
         try:
             async with asyncio.timeout(self._timing.settle_in_s + LAST_RETRY_S):
-                for each in self._all:
-                    await each.sync.settled.wait()
+                for partition in self._all:
+                    await partition.sync.settled.wait()
         except TimeoutError:
             log.warning("the state cannot be reached yet", extra={"detail": self.trouble})
 
@@ -138,12 +138,12 @@ class RedisState:
                 task.cancel()
             # More than once: redis-py 8.1 may lose a cancellation that meets a subscription while it reconnects.
             _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
-        await asyncio.gather(*(each.aclose() for each in self._all))
+        await asyncio.gather(*(partition.aclose() for partition in self._all))
         await self._store.aclose()
 
     # Calls.
 
-    def begin(self, call: NewCall) -> Coroutine[Any, Any, Begun]:
+    def begin(self, call: NewCall) -> Coroutine[Any, Any, BeginResult]:
         return self._of(call.key).begin(call)
 
     def advance(
@@ -160,8 +160,8 @@ class RedisState:
     def has_expired(self, key: str, principals: Sequence[str]) -> Coroutine[Any, Any, bool]:
         return self._of(key).has_expired(key, principals)
 
-    def held(self, key: str) -> Record | None:
-        return self._of(key).held(key)
+    def local_record(self, key: str) -> Record | None:
+        return self._of(key).local_record(key)
 
     def wait(self, key: str, timeout_s: float) -> Coroutine[Any, Any, Record | None]:
         return self._of(key).wait(key, timeout_s)
@@ -177,10 +177,10 @@ class RedisState:
 
     async def claim_orphans(self, limit: int) -> Sequence[Record]:
         claimed: list[Record] = []
-        for each in self._all:
-            if each.sync.may_claim and len(claimed) < limit:
+        for partition in self._all:
+            if partition.sync.may_claim and len(claimed) < limit:
                 with suppress(StateUnavailable):  # the calls of the other partitions do not wait for this one
-                    claimed += await each.claim(limit - len(claimed))
+                    claimed += await partition.claim(limit - len(claimed))
         return claimed
 
     # What other replicas say.
@@ -202,10 +202,13 @@ class RedisState:
     def deaf(self, partition: int) -> None:
         self._all[partition].sync.hurry()
 
-    async def _tell(self, backend: str) -> None:
-        there = next((number for number, each in enumerate(self._all) if each.sync.is_settled), 0)
+    async def _announce(self, backend: str) -> None:
         with suppress(RedisError, OSError):
-            await self._store.publish(there, NEWS, f"{self.replica} {backend}".encode())
+            await self._store.publish(self._reachable(), NEWS, f"{self.replica} {backend}".encode())
+
+    def _reachable(self) -> int:
+        """The number of the first partition that answers, or of the first one."""
+        return next((number for number, partition in enumerate(self._all) if partition.sync.is_settled), 0)
 
     def _in_background(self, work: Coroutine[None, None, None]) -> None:
         if self._is_closing:  # what is begun now would open connections that nothing closes

@@ -17,7 +17,7 @@ from msgspec import Struct
 from gateway.backoff import Backoff
 from gateway.state.common import Waiters
 from gateway.state.owned_calls import OwnedCalls, portions
-from gateway.state.port import CallState, Record, Room, StateUnavailable
+from gateway.state.port import CallState, Capacity, Record, StateUnavailable
 from gateway.state.reports import Reports
 from gateway.state.store import Scripts
 
@@ -29,16 +29,14 @@ LAST_RETRY_S = 1.0  # shorter than `settle_in_s`: a restarted Redis gets our cal
 
 
 class Timing(Struct, frozen=True, kw_only=True):
-    """Which replica is dead after how long.
+    """Which replica is dead after how long."""
 
-    A replica without a heartbeat for `lease_s` counts as dead. Once Redis came up empty, replicas have `settle_in_s` to
-    restore what they own, and no call is begun in that time. It exceeds `beat_s`, because they may notice that late.
-    """
-
-    lease_s: float = 10.0
-    beat_s: float = 2.0
+    lease_s: float = 10.0  # without a heartbeat for so long, a replica counts as dead
+    beat_s: float = 2.0  # between two heartbeats
+    # Once Redis came up empty, replicas have so long to restore what they own, and no call is begun in that time. It
+    # exceeds `beat_s`, because they may notice that late.
     settle_in_s: float = 3.0
-    poll_s: float = 2.0
+    poll_s: float = 2.0  # between two looks at owned calls, for changes whose wake-ups got lost
 
     def __post_init__(self) -> None:
         if not 0 < self.beat_s < min(self.settle_in_s, self.lease_s / 2):
@@ -78,7 +76,7 @@ class ReplicaSync:
         # or of long ago, in old data that Redis has started with.
         self.claims_in_doubt = False
         self.has_dead = False  # there are replicas whose lease has run out, and which may have left calls
-        self.room: Room | None = None  # as the last heartbeat found it
+        self.capacity: Capacity | None = None  # as the last heartbeat found it
         self.reason = "it was not reached yet"  # why it is not settled
         self._up_since = 0.0
         self._hurry = asyncio.Event()
@@ -163,7 +161,7 @@ class ReplicaSync:
         expired = owned.expired()
         reply = await scripts.ask("beat", [record.key for record in expired], self.epoch, probing=True)
         _, epoch, is_restoring, now_ms, used_bytes, max_bytes, birth, dead = reply
-        self.room = Room(used_bytes, max_bytes or None) if used_bytes else None
+        self.capacity = Capacity(used_bytes, max_bytes or None) if used_bytes else None
         self.has_dead = bool(dead)
         owned.set_clock(now_ms / 1000)
         for record in expired:
@@ -197,8 +195,8 @@ class ReplicaSync:
             await self._some_stale.wait()
             self._some_stale.clear()
             keys, self._stale = list(self._stale), set()
-            for some in portions(keys):
-                await asyncio.gather(*(self._refresh_one(key) for key in some))
+            for portion in portions(keys):
+                await asyncio.gather(*(self._refresh_one(key) for key in portion))
 
     async def _refresh_one(self, key: str) -> None:
         try:
@@ -214,10 +212,10 @@ class ReplicaSync:
             await _sleep_until(self._next(self._timing.poll_s))
             owned = dict(self._owned)
             with suppress(StateUnavailable):
-                for some in portions(list({**dict.fromkeys(self._waiters), **owned})):
-                    await self._poll_some(some, owned)
+                for portion in portions(list({**dict.fromkeys(self._waiters), **owned})):
+                    await self._poll_portion(portion, owned)
 
-    async def _poll_some(self, keys: Sequence[str], owned: dict[str, Record]) -> None:
+    async def _poll_portion(self, keys: Sequence[str], owned: dict[str, Record]) -> None:
         reply = await self._scripts.ask("states", keys)
         if reply[0] == b"restoring" or reply[2] != self.epoch:
             self.hurry()  # Redis came up empty behind an unbroken connection

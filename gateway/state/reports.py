@@ -17,14 +17,14 @@ T = TypeVar("T")
 
 
 class Reports:
-    """Logs what befalls partitions; `of` is how many there are. The state sets the callbacks."""
+    """Logs what befalls partitions. The state sets the callbacks."""
 
-    def __init__(self, place: str, of: int) -> None:
+    def __init__(self, place: str, partitions: int) -> None:
         self._place = place
-        self._of = of
-        self._away = _Together(of, self._say_away)
-        self._reached = _Together(of, self._say_reached)
-        self._emptied = _Together(of, self._say_emptied)
+        self._partitions = partitions
+        self._away = _Together(partitions, self._say_away)
+        self._reached = _Together(partitions, self._say_reached)
+        self._emptied = _Together(partitions, self._say_emptied)
         self.on_changed: Callable[[str], None] = lambda key: None  # another replica has changed the call of that key
         self.on_lost: Callable[[], None] = lambda: None  # data were lost
         self.on_quota: Callable[[Quota, bool], None] = lambda quota, is_full: None  # as in `port.State`
@@ -58,25 +58,25 @@ class Reports:
         log.warning("the state has lost its data", extra=extra)
         self.on_lost()
 
-    def _how_many(self, found: Sequence[object]) -> dict[str, str]:
-        return {} if self._of == 1 else {"partitions": f"{len(found)} of {self._of}"}
+    def _how_many(self, events: Sequence[object]) -> dict[str, str]:
+        return {} if self._partitions == 1 else {"partitions": f"{len(events)} of {self._partitions}"}
 
 
 class _Together(Generic[T]):
     """Collects what befalls partitions at about the same time. A single partition waits for no other."""
 
-    def __init__(self, of: int, say: Callable[[Sequence[T]], None]) -> None:
-        self._of = of
+    def __init__(self, partitions: int, say: Callable[[Sequence[T]], None]) -> None:
+        self._partitions = partitions
         self._say = say
-        self._found: list[T] = []
+        self._events: list[T] = []
 
-    def add(self, what: T) -> None:
-        self._found.append(what)
-        if self._of == 1:
+    def add(self, event: T) -> None:
+        self._events.append(event)
+        if self._partitions == 1:
             self._flush()
-        elif len(self._found) == 1:
+        elif len(self._events) == 1:
             asyncio.get_running_loop().call_later(TOGETHER_S, self._flush)
 
     def _flush(self) -> None:
-        found, self._found = self._found, []
-        self._say(found)
+        events, self._events = self._events, []
+        self._say(events)

@@ -8,8 +8,7 @@ a Redis that is away: the batch under way fails within its time limit, everythin
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
 
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError, RedisError
@@ -17,40 +16,36 @@ from redis.exceptions import NoScriptError, RedisError
 from gateway.state.batching import (
     NO_KEYS,
     WORDS,
+    LuaScript,
     OperationQueue,
     Pending,
-    Script,
     deliver,
     encode,
     packed_operations,
 )
 from gateway.state.causes import cause
 from gateway.state.connections import BATCH_TIMEOUT_S, RedisConnection, pack, place_of
-from gateway.state.store import Reply
+from gateway.state.store import Reply, ScriptOptions
 
 
 class ScriptClient(OperationQueue):
-    """Runs operations of one script.
+    """Runs operations of one script, and begins each connection with the greeting.
 
-    `greeting` are operations to begin each connection with; a batch has at most `max_batch` operations. `on_failure`
-    is called with the reason when Redis stops answering; `is_up` is then False until the caller sets it again.
+    `on_failure` is called with the reason when Redis stops answering; `is_up` is then False until the caller sets it.
     """
 
     def __init__(
         self,
         redis: Redis,
         script: bytes,
+        options: ScriptOptions,
         on_failure: Callable[[str], None],
-        *,
-        max_batch: int,
-        settings: object = None,
-        greeting: Sequence[Sequence[Any]] = (),
     ) -> None:
-        super().__init__(max_batch)
+        super().__init__(options.max_batch)
         self._redis = redis
-        self._script = Script(script)
-        self._settings = pack(encode(settings))
-        greet = (self._script.by_text, NO_KEYS, self._settings, pack(encode(greeting)))
+        self._script = LuaScript(script)
+        self._settings = pack(encode(options.settings))
+        greet = (self._script.by_text, NO_KEYS, self._settings, pack(encode(options.greeting)))
         self._connection = RedisConnection(redis, (WORDS, greet))
         self._on_failure = on_failure
         self._flight: asyncio.Task[None] | None = None

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from redis.exceptions import RedisError
 
 from gateway.backoff import Backoff
-from gateway.state.connections import Client
+from gateway.state.connections import RedisClient
 from gateway.state.inspection import risks
 from gateway.state.script_client import ScriptClient
-from gateway.state.store import Listener, Scripts
+from gateway.state.store import ChannelListener, ScriptOptions, Scripts
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0  # pauses between two attempts to subscribe
 LISTEN_S = 5.0  # how long one read of the subscription waits before it checks its connection
@@ -25,7 +24,7 @@ class ServerStore:
     publishing = "PUBLISH"
     prefixes: Sequence[str] = ("toolgate:",)
 
-    def __init__(self, redis: Client) -> None:
+    def __init__(self, redis: RedisClient) -> None:
         self._redis = redis
 
     @property
@@ -33,18 +32,11 @@ class ServerStore:
         return self._redis.place
 
     def scripts(
-        self,
-        partition: int,
-        script: bytes,
-        on_failure: Callable[[str], None],
-        *,
-        max_batch: int,
-        settings: object = None,
-        greeting: Sequence[Sequence[Any]] = (),
+        self, partition: int, script: bytes, options: ScriptOptions, on_failure: Callable[[str], None]
     ) -> Scripts:
-        return ScriptClient(self._redis, script, on_failure, max_batch=max_batch, settings=settings, greeting=greeting)
+        return ScriptClient(self._redis, script, options, on_failure)
 
-    async def listen(self, channels: Sequence[str], listener: Listener) -> None:
+    async def listen(self, channels: Sequence[str], listener: ChannelListener) -> None:
         (prefix,) = self.prefixes
         backoff = Backoff(FIRST_RETRY_S, LAST_RETRY_S)
         while True:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Any, Protocol, TypeAlias
 
+from msgspec import Struct
+
 Reply: TypeAlias = list[Any]
 
 MARKS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"  # of partitions: how keys of calls begin
@@ -23,6 +25,14 @@ def partition_of(owner: str, partitions: int) -> int:
     It depends on nothing that an operator may change, or the data would be looked for elsewhere.
     """
     return blake2b(owner.encode("utf-8", "surrogatepass"), digest_size=1).digest()[0] % partitions
+
+
+class ScriptOptions(Struct, frozen=True, kw_only=True):
+    """How a script is run."""
+
+    max_batch: int  # operations in one call of the script
+    settings: object = None  # what each call of it gets beside the operations
+    greeting: Sequence[Sequence[Any]] = ()  # operations to begin with on a server that has, or just got, the partition
 
 
 class Scripts(Protocol):
@@ -40,8 +50,8 @@ class Scripts(Protocol):
         """Fails all operations that have no reply yet."""
 
 
-class Listener(Protocol):
-    """What `Store.listen` tells, each with the number of a partition."""
+class ChannelListener(Protocol):
+    """What `PartitionStore.listen` tells, each with the number of a partition."""
 
     def heard(self, partition: int, channel: str, message: bytes) -> None:
         """A message came; `channel` is without the prefix of the partition."""
@@ -53,7 +63,7 @@ class Listener(Protocol):
         """Its channels are no longer listened to: the connection broke, or the partition has moved."""
 
 
-class Store(Protocol):
+class PartitionStore(Protocol):
     """The data of all partitions, which are numbered from 0."""
 
     @property
@@ -69,21 +79,11 @@ class Store(Protocol):
         """The command with which a script sends a message to a channel of its partition."""
 
     def scripts(
-        self,
-        partition: int,
-        script: bytes,
-        on_failure: Callable[[str], None],
-        *,
-        max_batch: int,
-        settings: object = None,
-        greeting: Sequence[Sequence[Any]] = (),
+        self, partition: int, script: bytes, options: ScriptOptions, on_failure: Callable[[str], None]
     ) -> Scripts:
-        """Runs a script on a partition; see `ScriptClient`.
+        """Runs a script on a partition. `on_failure` is called with the reason when that stops answering."""
 
-        `greeting` are the operations to begin with on each server that has, or has just got, the partition.
-        """
-
-    async def listen(self, channels: Sequence[str], listener: Listener) -> None:
+    async def listen(self, channels: Sequence[str], listener: ChannelListener) -> None:
         """Listens to these channels of every partition until it is cancelled; connects again after each failure."""
 
     async def publish(self, partition: int, channel: str, message: bytes) -> None:

@@ -115,7 +115,7 @@ class RecordingTelemetry(Telemetry):
         return {name: TracedBackend.around(each, config.backends[name].protocol) for name, each in inner.items()}
 
     def outcomes(self, inner: Outcomes, state: State) -> Outcomes:
-        return TracedOutcomes(inner, state.held, self.recorder.about)
+        return TracedOutcomes(inner, state.local_record, self.recorder.about)
 
     async def start(self, count: Count) -> None:
         from gateway.telemetry.export import SpanExport

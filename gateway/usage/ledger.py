@@ -8,10 +8,10 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gateway.state.store import Scripts, Store
+from gateway.state.store import PartitionStore, ScriptOptions, Scripts
 
 SCRIPT = Path(__file__).with_name("script.lua").read_bytes()
-MAX_BATCH = 1  # operations in one script call: each is large
+OPTIONS = ScriptOptions(max_batch=1)  # operations are large
 OTHER = "other"
 
 Kind = Literal["ok", "failed", "refused"]
@@ -34,7 +34,7 @@ class Ledger:
     A day is kept for `keep_days`, and has about `max_rows` fields at most: one for each account, tool and kind.
     """
 
-    def __init__(self, store: Store, *, keep_days: int, max_rows: int) -> None:
+    def __init__(self, store: PartitionStore, *, keep_days: int, max_rows: int) -> None:
         self._store = store
         self._keep_days = keep_days
         self._max_rows = max_rows
@@ -80,7 +80,7 @@ class Ledger:
         prefixes = self._store.prefixes
         number = day % len(prefixes)
         if number not in self._scripts:
-            self._scripts[number] = self._store.scripts(number, SCRIPT, lambda reason: None, max_batch=MAX_BATCH)
+            self._scripts[number] = self._store.scripts(number, SCRIPT, OPTIONS, lambda reason: None)
         return self._scripts[number], prefixes[number]
 
     @staticmethod

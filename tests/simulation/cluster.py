@@ -13,7 +13,7 @@ from redis.crc import key_slot
 from redis.exceptions import RedisClusterException
 
 from gateway.state import cluster_map, slots
-from gateway.state.address import Address
+from gateway.state.address import RedisAddress
 from gateway.state.cluster import ClusterStore
 from tests.simulation.client import CONNECT_S, SimulatedRedis
 from tests.simulation.loop import HERE, NETWORK
@@ -111,7 +111,7 @@ async def _no_risks() -> list[str]:
 
 def open_store(cluster: Cluster) -> ClusterStore:
     """The real store, over simulated servers."""
-    store = ClusterStore(Address.parse(f"redis+cluster://server-1:{PORT}"))
+    store = ClusterStore(RedisAddress.parse(f"redis+cluster://server-1:{PORT}"))
     store._nodes._discovery = _Discovery(cluster)  # type: ignore[assignment]
     store.risks = _no_risks  # type: ignore[method-assign]
     return store

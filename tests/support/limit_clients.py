@@ -6,19 +6,19 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from gateway.ratelimit.redis import RedisBuckets
-from gateway.state.address import Address
+from gateway.state.address import RedisAddress
 from gateway.state.cluster import ClusterStore
 from gateway.state.connections import connect
 from gateway.state.sealing import Digester
 from gateway.state.server_store import ServerStore
-from gateway.state.store import Store
+from gateway.state.store import PartitionStore
 
 KEYS = ("a key of at least thirty-two characters",)
 
 
-def store_at(url: str) -> Store:
+def store_at(url: str) -> PartitionStore:
     """What is at a URL."""
-    address = Address.parse(url)
+    address = RedisAddress.parse(url)
     return ClusterStore(address) if address.is_cluster else ServerStore(connect(address))
 
 

@@ -17,7 +17,7 @@ from gateway.errors import GatewayError
 from gateway.model import CallContext, Invocation, JsonObject, Listing, ToolCall, ToolRef, ToolResult
 from gateway.ports import Caller
 from gateway.state.memory import MemoryState
-from gateway.state.port import Begun, CallState, NewCall, Record, StateLimits, StateUnavailable
+from gateway.state.port import BeginResult, CallState, NewCall, Record, StateLimits, StateUnavailable
 from gateway.state.sealing import Digester
 from tests.unit.published import published
 
@@ -140,7 +140,7 @@ class Away(MemoryState):
         if method in self.away:
             raise StateUnavailable
 
-    async def begin(self, call: NewCall) -> Begun:
+    async def begin(self, call: NewCall) -> BeginResult:
         self._look("begin")
         return await super().begin(call)
 
@@ -157,10 +157,10 @@ class Away(MemoryState):
 
     async def get(self, key: str) -> Record | None:
         self._look("get")
-        return super().held(key) or await super().get(key)
+        return super().local_record(key) or await super().get(key)
 
-    def held(self, key: str) -> Record | None:
-        return None if self.forgets_what_it_holds else super().held(key)
+    def local_record(self, key: str) -> Record | None:
+        return None if self.forgets_what_it_holds else super().local_record(key)
 
     def lose(self, key: str) -> None:
         """Nobody knows any more what became of a call."""

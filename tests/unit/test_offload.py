@@ -14,7 +14,7 @@ import pytest
 from msgspec import Raw
 
 from gateway import jsontext
-from gateway.offload import Checker, OffloadError, OverrunError
+from gateway.offload import ChildTasks, OffloadError, OverrunError
 from gateway.offload.client import MAX_WAITING_PER_OWNER
 from gateway.offload.tasks import read_document
 from gateway.schemas import CompiledSchema
@@ -33,24 +33,24 @@ def environment_of(pid: int) -> bytes:
 
 
 @pytest.fixture
-async def offload() -> AsyncIterator[Checker]:
-    offload = Checker(memory_bytes=MEMORY)
+async def offload() -> AsyncIterator[ChildTasks]:
+    offload = ChildTasks(memory_bytes=MEMORY)
     yield offload
     await offload.aclose()
 
 
-async def ask(offload: Checker, owner: str = "me", within_s: float = 30.0) -> tuple[bytes, ...]:
+async def ask(offload: ChildTasks, owner: str = "me", within_s: float = 30.0) -> tuple[bytes, ...]:
     return await offload.run(*QUESTION, cpu_s=5.0, within_s=within_s, owner=owner)
 
 
-async def test_a_task_out_of_time_is_ended_and_the_next_gets_another_child(offload: Checker) -> None:
+async def test_a_task_out_of_time_is_ended_and_the_next_gets_another_child(offload: ChildTasks) -> None:
     schema = CompiledSchema.compile(SLOW)
     with pytest.raises(OverrunError):
         await offload.errors(schema, NEVER_DONE, "me")
     assert await offload.errors(schema, {"a": "b"}, "me") == {"a": "does not match the pattern a[ab]{5000}c"}
 
 
-async def test_a_task_out_of_memory_raises_overrun(offload: Checker) -> None:
+async def test_a_task_out_of_memory_raises_overrun(offload: ChildTasks) -> None:
     with pytest.raises(OverrunError):  # ten million lists of 56 bytes
         await offload.run(read_document, b"[%b[]]" % (b"[]," * 10_000_000), b"64", cpu_s=60.0, within_s=60.0, owner="")
     assert await ask(offload) == ANSWER
@@ -60,14 +60,14 @@ SIGNALS = [signal.SIGTERM, signal.SIGKILL, signal.SIGSTOP]
 LONG = b"[%b1]" % (b"1," * 3_000_000)  # a second or so
 
 
-def process_of(offload: Checker) -> int:
+def process_of(offload: ChildTasks) -> int:
     assert offload.pid is not None
     return offload.pid
 
 
 @pytest.mark.parametrize("number", SIGNALS)
 async def test_a_child_that_was_ended_or_stopped_from_outside_costs_no_task_its_answer(
-    offload: Checker, number: signal.Signals
+    offload: ChildTasks, number: signal.Signals
 ) -> None:
     await ask(offload)
     first = process_of(offload)
@@ -78,7 +78,7 @@ async def test_a_child_that_was_ended_or_stopped_from_outside_costs_no_task_its_
 
 @pytest.mark.parametrize("number", SIGNALS)
 async def test_a_task_whose_child_is_ended_or_stopped_meanwhile_is_done_again(
-    offload: Checker, number: signal.Signals
+    offload: ChildTasks, number: signal.Signals
 ) -> None:
     await ask(offload)
     first = process_of(offload)
@@ -92,7 +92,7 @@ async def test_a_task_whose_child_is_ended_or_stopped_meanwhile_is_done_again(
     assert process_of(offload) != first
 
 
-async def test_a_task_that_goes_on_losing_its_child_is_given_up(offload: Checker) -> None:
+async def test_a_task_that_goes_on_losing_its_child_is_given_up(offload: ChildTasks) -> None:
     async def end_each() -> None:
         while True:
             if offload.pid is not None:
@@ -107,7 +107,7 @@ async def test_a_task_that_goes_on_losing_its_child_is_given_up(offload: Checker
     assert await ask(offload) == ANSWER
 
 
-async def test_owners_take_turns(offload: Checker) -> None:
+async def test_owners_take_turns(offload: ChildTasks) -> None:
     order: list[str] = []
 
     async def asked(owner: str) -> None:
@@ -120,29 +120,29 @@ async def test_owners_take_turns(offload: Checker) -> None:
     assert order.index("other") <= 1
 
 
-async def test_one_owner_cannot_fill_the_queue(offload: Checker) -> None:
+async def test_one_owner_cannot_fill_the_queue(offload: ChildTasks) -> None:
     asking = [asyncio.ensure_future(ask(offload, "busy")) for _ in range(MAX_WAITING_PER_OWNER * 2)]
     assert await ask(offload, "other") == ANSWER
     ended = await asyncio.gather(*asking, return_exceptions=True)
     assert sum(isinstance(each, OffloadError) for each in ended) == MAX_WAITING_PER_OWNER
 
 
-async def test_owed_tasks_are_never_refused(offload: Checker) -> None:
+async def test_owed_tasks_are_never_refused(offload: ChildTasks) -> None:
     async def run() -> tuple[bytes, ...]:
-        return await offload.run(*QUESTION, cpu_s=5.0, within_s=60.0, owner="busy", is_owed=True)
+        return await offload.run(*QUESTION, cpu_s=5.0, within_s=60.0, owner="busy", must_run=True)
 
     answers = await asyncio.gather(*(run() for _ in range(MAX_WAITING_PER_OWNER * 2)))
     assert set(answers) == {ANSWER}
 
 
-async def test_a_caller_waits_no_longer_than_it_asked(offload: Checker) -> None:
+async def test_a_caller_waits_no_longer_than_it_asked(offload: ChildTasks) -> None:
     with pytest.raises(OffloadError):
         await ask(offload, within_s=0.0)
     assert await ask(offload) == ANSWER
 
 
 async def test_closing_ends_the_child_and_refuses_what_waits() -> None:
-    offload = Checker(memory_bytes=MEMORY)
+    offload = ChildTasks(memory_bytes=MEMORY)
     waiting = [asyncio.ensure_future(ask(offload)) for _ in range(3)]
     await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
     assert offload._child is not None
@@ -156,7 +156,7 @@ async def test_closing_ends_the_child_and_refuses_what_waits() -> None:
 
 
 async def test_the_child_gets_no_secrets_from_the_environment(
-    offload: Checker, monkeypatch: pytest.MonkeyPatch
+    offload: ChildTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JWT_SECRET", "canary")
     await ask(offload)
@@ -175,13 +175,13 @@ READABLE = {
 
 
 @pytest.mark.parametrize(("text", "read"), READABLE.values(), ids=READABLE)
-async def test_a_document_is_encoded_from_what_was_read(offload: Checker, text: bytes, read: bytes) -> None:
+async def test_a_document_is_encoded_from_what_was_read(offload: ChildTasks, text: bytes, read: bytes) -> None:
     document = await offload.read(text, (b"input",), 64, "me")
     assert jsontext.encode(document) == read
 
 
 @pytest.mark.parametrize("text", [b'{"a":1', b'{"a":"\\ud800"}', b'{"a":"\xff"}', b"[" * 65 + b"]" * 65, b"1" * 5000])
-async def test_what_is_refused_here_is_refused_there_in_the_same_words(offload: Checker, text: bytes) -> None:
+async def test_what_is_refused_here_is_refused_there_in_the_same_words(offload: ChildTasks, text: bytes) -> None:
     with pytest.raises(jsontext.JsonError) as here:
         jsontext.decode(text)
     with pytest.raises(jsontext.JsonError) as there:
@@ -189,13 +189,13 @@ async def test_what_is_refused_here_is_refused_there_in_the_same_words(offload: 
     assert str(there.value) == str(here.value)
 
 
-async def test_too_many_values_beside_the_arguments_are_refused(offload: Checker) -> None:
+async def test_too_many_values_beside_the_arguments_are_refused(offload: ChildTasks) -> None:
     text = b'{"context":[%b{}],"input":{}}' % (b"{}," * 100_000)
     with pytest.raises(jsontext.JsonError, match="too many values"):
         await offload.read(text, (b"input",), 64, "me")
 
 
-async def test_values_are_held_against_output_schemas(offload: Checker) -> None:
+async def test_values_are_held_against_output_schemas(offload: ChildTasks) -> None:
     schema = CompiledSchema.compile({"type": "array", "items": {"type": "integer"}})
     assert await offload.violation(schema, [1, 2], "me") is None
     assert await offload.violation(schema, [1, "x"], "me") == "at [1]: is not an integer"
@@ -215,12 +215,14 @@ SELECTED = [
 
 @pytest.mark.parametrize(("text", "select", "value"), SELECTED, ids=range(len(SELECTED)))
 async def test_a_value_is_read_and_selected_from_and_stays_text_where_there_is_much_of_it(
-    offload: Checker, text: bytes, select: str, value: Any
+    offload: ChildTasks, text: bytes, select: str, value: Any
 ) -> None:
     assert await offload.value(text, select, 64, "me") == value
 
 
 @pytest.mark.parametrize(("text", "select"), [(b'{"a":', ""), (b'{"a":"x"}', "abs(a)"), (b'{"a":1}', "a[")])
-async def test_a_value_that_cannot_be_read_or_selected_from_is_none(offload: Checker, text: bytes, select: str) -> None:
+async def test_a_value_that_cannot_be_read_or_selected_from_is_none(
+    offload: ChildTasks, text: bytes, select: str
+) -> None:
     with pytest.raises(jsontext.JsonError):
         await offload.value(text, select, 64, "me")

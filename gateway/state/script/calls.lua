@@ -44,8 +44,8 @@ local function may_take(state, replica, idempotent)
 end
 
 -- What is left of a call with this key and fingerprint.
-local function remnant(key, fingerprint)
-  local found = redis.call('HMGET', remnant_key(key), unpack(FIELDS))
+local function tombstone(key, fingerprint)
+  local found = redis.call('HMGET', tombstone_key(key), unpack(FIELDS))
   if found[1] ~= fingerprint then return nil end
   return { 'exists', key, found }
 end
@@ -72,7 +72,7 @@ function operations.begin(
     local joined = there[2] and join(there[2])
     if joined then return joined end
   end
-  local left = rejoins and remnant(key, fingerprint)
+  local left = rejoins and tombstone(key, fingerprint)
   if left then return left end
   local full, nearly = full_for(principal, config.record_bytes + #note, allowed)
   if full then return full end
@@ -156,7 +156,7 @@ end
 function operations.get(key)
   local found = row(key)
   if not found[1] and redis.call('EXISTS', seen_key(key)) == 0 then
-    found = redis.call('HMGET', remnant_key(key), unpack(FIELDS))
+    found = redis.call('HMGET', tombstone_key(key), unpack(FIELDS))
   end
   if not found[1] then return absent() end
   return { 'record', key, found }
@@ -197,24 +197,24 @@ function operations.states(keys)
 end
 
 -- Keeps the outcome of a call of which nothing else is kept, as one of the latest of its principal.
-local function keep_remnant(key, principal, outcome)
-  local name = remnants_key(principal)
+local function keep_tombstone(key, principal, outcome)
+  local name = tombstones_key(principal)
   insist()
   redis.call('HSET', call_key(key), 'outcome', outcome, 'state', DONE)
-  redis.call('RENAME', call_key(key), remnant_key(key))
-  redis.call('PEXPIRE', remnant_key(key), remnant_ms)
-  redis.call('ZADD', name, now + remnant_ms, key)
-  redis.call('PEXPIRE', name, remnant_ms)
+  redis.call('RENAME', call_key(key), tombstone_key(key))
+  redis.call('PEXPIRE', tombstone_key(key), tombstone_ms)
+  redis.call('ZADD', name, now + tombstone_ms, key)
+  redis.call('PEXPIRE', name, tombstone_ms)
   redis.call('ZREMRANGEBYSCORE', name, '-inf', now)
-  for _, old in ipairs(redis.call('ZRANGE', name, 0, -config.max_remnants - 1)) do
-    redis.call('DEL', remnant_key(old))
+  for _, old in ipairs(redis.call('ZRANGE', name, 0, -config.max_tombstones - 1)) do
+    redis.call('DEL', tombstone_key(old))
     redis.call('ZREM', name, old)
   end
 end
 
 -- Removes a call, also from its quotas; an outcome is kept for a while.
 local function drop(key, principal, outcome)
-  if outcome then keep_remnant(key, principal, outcome) end
+  if outcome then keep_tombstone(key, principal, outcome) end
   redis.call('DEL', call_key(key), seen_key(key))
   redis.call('ZREM', pending_key(principal), key)
   redis.call('ZREM', records_key(principal), key)

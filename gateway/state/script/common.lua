@@ -11,7 +11,7 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
 local function milliseconds(seconds) return math.floor(seconds * 1000 + 0.5) end
 local pending_ms, result_ms = milliseconds(config.pending_ttl_s), milliseconds(config.result_ttl_s)
-local seen_ms, remnant_ms = milliseconds(config.seen_ttl_s), milliseconds(config.remnant_ttl_s)
+local seen_ms, tombstone_ms = milliseconds(config.seen_ttl_s), milliseconds(config.tombstone_ttl_s)
 local lease_ms, settle_in_ms = milliseconds(config.lease_s), milliseconds(config.settle_in_s)
 
 local REGISTERED, DISPATCHING, AWAITING_USER, UNKNOWN, DONE = 1, 2, 4, 5, 6
@@ -33,12 +33,12 @@ local PATIENCE = 10 -- how much longer than foreseen replicas may take to restor
 
 local function call_key(key) return prefix .. '{' .. key .. '}:call' end
 local function seen_key(key) return prefix .. '{' .. key .. '}:seen' end
-local function remnant_key(key) return prefix .. '{' .. key .. '}:remnant' end
+local function tombstone_key(key) return prefix .. '{' .. key .. '}:remnant' end
 local function question_key(question) return prefix .. 'question:' .. question end
 local function pending_key(principal) return prefix .. 'pending:' .. principal end
 local function records_key(principal) return prefix .. 'records:' .. principal end
 local function sizes_key(principal) return prefix .. 'sizes:' .. principal end
-local function remnants_key(principal) return prefix .. 'remnants:' .. principal end
+local function tombstones_key(principal) return prefix .. 'remnants:' .. principal end
 local function held_key(replica) return prefix .. 'held:' .. replica end
 
 local epoch = false

@@ -9,8 +9,8 @@ import pytest
 
 from gateway.ratelimit import MemoryBuckets
 from gateway.ratelimit.limits import SharedBuckets
-from gateway.ratelimit.outcome import Outcome
-from gateway.ratelimit.rules import Parts, Plan
+from gateway.ratelimit.outcome import LimitOutcome
+from gateway.ratelimit.rules import LimitPlan, Parts
 from tests.support.limit_clients import replica
 
 
@@ -20,7 +20,7 @@ class InMemory:
     def __init__(self) -> None:
         self._buckets = MemoryBuckets(time.monotonic_ns)
 
-    async def take(self, plan: Plan, parts: Parts) -> Outcome:
+    async def take(self, plan: LimitPlan, parts: Parts) -> LimitOutcome:
         return self._buckets.take(plan, parts)
 
     async def aclose(self) -> None:

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from gateway.ratelimit import MemoryBuckets, Rule
-from gateway.ratelimit.outcome import Outcome, headers
+from gateway.ratelimit.outcome import LimitOutcome, headers
 from gateway.ratelimit.redis import SCRIPT as SCRIPT_BYTES
 from gateway.ratelimit.redis import encode, outcome
-from gateway.ratelimit.rules import Parts, Plan
+from gateway.ratelimit.rules import LimitPlan, Parts
 from tests.support.limit_clients import replica
 from tests.support.redis_server import RedisServer
 from tests.unit.ratelimit.model import Clock, TokenBuckets, calendar_rule, parts, rule
@@ -40,15 +40,15 @@ class ScriptedBuckets:
         self._run = redis.register_script(SCRIPT.replace(ON_SERVER_TIME, ON_TEST_TIME).replace(IN_TIME, dropped))
         self._clock = clock
 
-    def take(self, *asked: tuple[Plan, Parts]) -> list[Outcome]:
+    def take(self, *asked: tuple[LimitPlan, Parts]) -> list[LimitOutcome]:
         self.last = self._ask([(plan, parts, []) for plan, parts in asked])
         return [outcome(plan, reply) for (plan, _), reply in zip(asked, self.last, strict=True)]
 
-    def give_back(self, plan: Plan, parts: Parts, reply: list[int]) -> None:
+    def give_back(self, plan: LimitPlan, parts: Parts, reply: list[int]) -> None:
         """Gives back what was taken with this reply."""
         self._ask([(plan, parts, [reply[2::2]])])
 
-    def _ask(self, asked: Sequence[tuple[Plan, Parts, list[list[int]]]]) -> list[list[int]]:
+    def _ask(self, asked: Sequence[tuple[LimitPlan, Parts, list[list[int]]]]) -> list[list[int]]:
         keys = [f"{rule.name}:{rule.identity(parts)}" for plan, parts, _ in asked for rule in plan.rules]
         operations = msgspec.msgpack.encode([[encode(plan), *lefts] for plan, _, lefts in asked])
         replies: list[list[int]] = self._run(keys, [b"", operations, self._clock.now_us])
@@ -73,7 +73,7 @@ def test_the_script_does_exactly_what_buckets_of_tokens_do(
     clock = Clock(START_US)
     with redis_server.connect() as redis:
         redis.flushall()
-        buckets, model, plan = ScriptedBuckets(redis, clock), TokenBuckets(clock), Plan(tuple(rules))
+        buckets, model, plan = ScriptedBuckets(redis, clock), TokenBuckets(clock), LimitPlan(tuple(rules))
         for pause_us, caller, tool in steps:
             clock.now_us += pause_us
             asked = parts(caller, tool=tool)
@@ -92,7 +92,7 @@ def test_what_is_given_back_was_never_taken(
     clock = Clock(START_US)
     with redis_server.connect() as redis:
         redis.flushall()
-        buckets, model, plan = ScriptedBuckets(redis, clock), TokenBuckets(clock), Plan(tuple(rules))
+        buckets, model, plan = ScriptedBuckets(redis, clock), TokenBuckets(clock), LimitPlan(tuple(rules))
         for pause_us, caller, tool in steps[:10]:
             clock.now_us += pause_us
             asked = parts(caller, tool=tool)
@@ -102,8 +102,8 @@ def test_what_is_given_back_was_never_taken(
             (reply,) = buckets.last
             clock.now_us += later_us
             buckets.give_back(plan, parts(), reply)
-        look = Plan((*rules, rule("none left", burst=1)))
-        buckets.take((Plan(look.rules[-1:]), parts()))  # so that looking takes nothing
+        look = LimitPlan((*rules, rule("none left", burst=1)))
+        buckets.take((LimitPlan(look.rules[-1:]), parts()))  # so that looking takes nothing
         (outcome,) = buckets.take((look, parts()))
         assert list(outcome.debts[:-1]) == [model.debt(rule, parts()) for rule in rules]
 
@@ -111,7 +111,7 @@ def test_what_is_given_back_was_never_taken(
 def test_redis_keeps_a_bucket_until_it_is_full_and_no_longer(redis_server: RedisServer, clock: Clock) -> None:
     with redis_server.connect() as redis:
         buckets = ScriptedBuckets(redis, clock, dropped=IN_TIME)
-        plan = Plan((rule(count=3, per_s=60, burst=10),))
+        plan = LimitPlan((rule(count=3, per_s=60, burst=10),))
         for taken in (1, 2):
             buckets.take((plan, parts()))
             (key,) = redis.keys("per-caller:*")
@@ -119,7 +119,7 @@ def test_redis_keeps_a_bucket_until_it_is_full_and_no_longer(redis_server: Redis
 
 
 def test_a_clock_that_goes_backwards_costs_no_more_than_a_bucket(buckets: ScriptedBuckets, clock: Clock) -> None:
-    plan = Plan((rule(count=1, burst=3),))
+    plan = LimitPlan((rule(count=1, burst=3),))
     taken_before = sum(buckets.take((plan, parts()))[0].refused is None for _ in range(2))
     clock.now_us -= 3_600_000_000
     assert taken_before == 2
@@ -130,7 +130,7 @@ def test_a_clock_that_goes_backwards_costs_no_more_than_a_bucket(buckets: Script
 
 
 def test_a_clock_that_trembles_lets_no_more_through(buckets: ScriptedBuckets, clock: Clock) -> None:
-    plan = Plan((rule(count=10, burst=5),))
+    plan = LimitPlan((rule(count=10, burst=5),))
     passed = 0
     for step in range(1000):
         clock.now_us += 3_000 if step % 2 else -1_000
@@ -142,15 +142,15 @@ def test_a_clock_that_trembles_lets_no_more_through(buckets: ScriptedBuckets, cl
 
 def test_a_limit_that_was_made_narrower_counts_at_once(buckets: ScriptedBuckets, clock: Clock) -> None:
     for _ in range(50):
-        buckets.take((Plan((rule(count=3, per_s=86400, burst=50),)), parts()))
-    narrower = Plan((rule(count=2, burst=4),))
+        buckets.take((LimitPlan((rule(count=3, per_s=86400, burst=50),)), parts()))
+    narrower = LimitPlan((rule(count=2, burst=4),))
     refused = buckets.take((narrower, parts()))[0]
     assert (refused.refused is not None, refused.retry_after_s) == (True, 1)
     clock.now_us += 500_000
     assert buckets.take((narrower, parts()))[0].refused is None
 
 
-Taking = Callable[[Plan], Outcome]
+Taking = Callable[[LimitPlan], LimitOutcome]
 
 
 @pytest.fixture(params=["memory", "redis"])
@@ -163,7 +163,7 @@ def take(request: pytest.FixtureRequest, buckets: ScriptedBuckets, clock: Clock)
 
 
 def test_each_month_has_its_length(take: Taking, clock: Clock) -> None:
-    plan = Plan((calendar_rule("month", 1),))
+    plan = LimitPlan((calendar_rule("month", 1),))
     for year, month in itertools.product((2028, 2029, 2099, 2100, 2101, 2400), range(1, 13, 2)):
         ends = datetime(year + month // 12, month % 12 + 1, 1, tzinfo=UTC)
         clock.now_us = int(ends.timestamp()) * 1_000_000 - 1_500_000
@@ -177,7 +177,7 @@ def test_each_month_has_its_length(take: Taking, clock: Clock) -> None:
 
 
 def test_a_clock_that_trembles_at_midnight_begins_a_day_once(take: Taking, clock: Clock) -> None:
-    plan = Plan((calendar_rule("day", 3),))
+    plan = LimitPlan((calendar_rule("day", 3),))
     clock.now_us = 1_800_057_600_000_000
     midnight = clock.now_us - clock.now_us % 86_400_000_000
     passed = 0
@@ -191,14 +191,14 @@ def test_a_clock_that_trembles_at_midnight_begins_a_day_once(take: Taking, clock
 
 def test_a_quota_that_was_made_smaller_counts_at_once(buckets: ScriptedBuckets) -> None:
     for _ in range(5):
-        buckets.take((Plan((calendar_rule("day", 10),)), parts()))
-    refused = buckets.take((Plan((calendar_rule("day", 2),)), parts()))[0]
+        buckets.take((LimitPlan((calendar_rule("day", 10),)), parts()))
+    refused = buckets.take((LimitPlan((calendar_rule("day", 2),)), parts()))[0]
     assert dict(headers(refused))[b"ratelimit"] == b'"quota";r=0;t=%d' % refused.retry_after_s
     assert 0 < refused.retry_after_s <= 86400
 
 
 def test_a_quota_outlasts_a_change_of_the_operators_keys(redis_server: RedisServer) -> None:
-    plan = Plan((calendar_rule("month", 6),))
+    plan = LimitPlan((calendar_rule("month", 6),))
 
     async def taken(keys: list[str], times: int) -> int:
         async with replica(redis_server.url, keys) as shared:
@@ -213,7 +213,7 @@ def test_a_malformed_bucket_counts_as_full(buckets: ScriptedBuckets, redis_serve
     limit = rule()
     with redis_server.connect() as redis:
         redis.set(f"{limit.name}:{limit.identity(parts())}", "nonsense")
-    assert buckets.take((Plan((limit,)), parts()))[0].refused is None
+    assert buckets.take((LimitPlan((limit,)), parts()))[0].refused is None
 
 
 @pytest.mark.anyio
@@ -223,7 +223,7 @@ async def test_redis_learns_no_caller_no_address_and_no_tool(redis_server: Redis
     with redis_server.connect() as redis:
         redis.flushall()
         async with replica(redis_server.url) as shared:
-            await shared.take(Plan(limits), asked)
+            await shared.take(LimitPlan(limits), asked)
         keys = sorted(key.decode() for key in redis.keys("*"))
         everything = " ".join([*keys, *(redis.get(key).decode() for key in keys)])
     assert [key.rpartition(":")[0] for key in keys] == ["toolgate:{limits}:all", "toolgate:{limits}:per-caller"]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.state.address import Address
+from gateway.state.address import RedisAddress
 from gateway.state.cluster import ClusterStore
 from gateway.state.connections import connect
 from gateway.state.memory import MemoryState
@@ -18,7 +18,7 @@ from gateway.state.redis import RedisState
 from gateway.state.replica_sync import Timing
 from gateway.state.sealing import Sealer
 from gateway.state.server_store import ServerStore
-from gateway.state.store import Store
+from gateway.state.store import PartitionStore
 from tests.support.redis_cluster import RedisCluster
 from tests.support.redis_server import RedisServer
 from tests.support.stored_calls import DEADLINE_S, KEYS, POLL_S
@@ -67,17 +67,17 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def open_store(kind: str, request: pytest.FixtureRequest) -> Callable[[], Store]:
+def open_store(kind: str, request: pytest.FixtureRequest) -> Callable[[], PartitionStore]:
     """Opens what replicas share, which begins without data."""
     if kind == "cluster":
         cluster: RedisCluster = request.getfixturevalue("redis_cluster")
-        return lambda: ClusterStore(Address.parse(cluster.url))
+        return lambda: ClusterStore(RedisAddress.parse(cluster.url))
     server: RedisServer = request.getfixturevalue("redis_server")
-    return lambda: ServerStore(connect(Address.parse(server.url)))
+    return lambda: ServerStore(connect(RedisAddress.parse(server.url)))
 
 
 @pytest.fixture
-async def open_replica(open_store: Callable[[], Store]) -> AsyncIterator[OpenReplica]:
+async def open_replica(open_store: Callable[[], PartitionStore]) -> AsyncIterator[OpenReplica]:
     """Opens replicas that share a Redis."""
     async with AsyncExitStack() as opened:
 

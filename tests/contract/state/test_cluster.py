@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from gateway.state.address import Address
+from gateway.state.address import RedisAddress
 from gateway.state.batching import NotDone
 from gateway.state.cluster import ClusterStore
 from gateway.state.cluster_inspection import inspect_cluster
 from gateway.state.connections import BATCH_TIMEOUT_S
 from gateway.state.port import StateUnavailable
 from gateway.state.slots import PARTITIONS, placements
-from gateway.state.store import Scripts
+from gateway.state.store import ScriptOptions, Scripts
 from tests.support.processes import until
 from tests.support.redis_cluster import PRIMARIES, RedisCluster
 
@@ -36,14 +36,16 @@ class Counting:
     """Asks the script on all partitions; hears what is said of them."""
 
     def __init__(self, cluster: RedisCluster) -> None:
-        self.store = ClusterStore(Address.parse(cluster.url))
+        self.store = ClusterStore(RedisAddress.parse(cluster.url))
         self.lost: dict[int, list[str]] = defaultdict(list)
         self.told: dict[int, list[str]] = defaultdict(list)
         self.scripts = [self._open(number, prefix) for number, prefix in enumerate(self.store.prefixes)]
 
     def _open(self, number: int, prefix: str) -> Scripts:
         on_failure = self.lost[number].append
-        return self.store.scripts(number, SCRIPT, on_failure, max_batch=16, settings=prefix, greeting=[("greetings",)])
+        return self.store.scripts(
+            number, SCRIPT, ScriptOptions(max_batch=16, settings=prefix, greeting=[("greetings",)]), on_failure
+        )
 
     async def count(self, number: int, name: str = "n", *, keys: Sequence[bytes] = ()) -> int:
         """Counts a name up, and says how far."""
@@ -185,8 +187,8 @@ async def test_wake_ups_follow_their_partition(counting: Counting, redis_cluster
 
 
 async def test_a_cluster_that_is_not_there_says_so() -> None:
-    store = ClusterStore(Address.parse("redis+cluster://127.0.0.1:1,127.0.0.1:2"))
-    scripts = store.scripts(0, SCRIPT, lambda reason: None, max_batch=1)
+    store = ClusterStore(RedisAddress.parse("redis+cluster://127.0.0.1:1,127.0.0.1:2"))
+    scripts = store.scripts(0, SCRIPT, ScriptOptions(max_batch=1), lambda reason: None)
     with pytest.raises(NotDone, match=r"redis\+cluster://127.0.0.1:1,127.0.0.1:2: nothing listens there"):
         await scripts.ask("n", probing=True)
     await scripts.aclose()
@@ -195,8 +197,8 @@ async def test_a_cluster_that_is_not_there_says_so() -> None:
 
 async def test_a_server_that_is_no_cluster_is_called_that(redis_server: object) -> None:
     url = redis_server.url.replace("redis://", "redis+cluster://").removesuffix("/0")  # type: ignore[attr-defined]
-    store = ClusterStore(Address.parse(url))
-    scripts = store.scripts(0, SCRIPT, lambda reason: None, max_batch=1)
+    store = ClusterStore(RedisAddress.parse(url))
+    scripts = store.scripts(0, SCRIPT, ScriptOptions(max_batch=1), lambda reason: None)
     with pytest.raises(NotDone, match="it is no cluster"):
         await scripts.ask("n", probing=True)
     await scripts.aclose()
@@ -208,7 +210,7 @@ async def test_what_an_operator_should_know_is_said_once_for_all_nodes(redis_clu
     two.ask("CONFIG", "SET", "cluster-require-full-coverage", "yes", "maxmemory-policy", "allkeys-lru")
     three.freeze()
     try:
-        found = await inspect_cluster(Address.parse(redis_cluster.url))
+        found = await inspect_cluster(RedisAddress.parse(redis_cluster.url))
     finally:
         two.ask("CONFIG", "SET", "cluster-require-full-coverage", "no", "maxmemory-policy", "noeviction")
     assert found.cause == f"127.0.0.1:{three.port}: it does not answer in time; see whether a firewall lies between"

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 from redis.exceptions import ResponseError
 
-from gateway.state.address import Address
+from gateway.state.address import RedisAddress
 from gateway.state.connections import RedisConnection, connect, pack
 from tests.support.redis_server import RedisServer
 
@@ -19,7 +19,7 @@ ID = pack(b"CLIENT", b"ID")
 
 @pytest.fixture
 async def connection(redis_server: RedisServer) -> AsyncIterator[RedisConnection]:
-    redis = connect(Address.parse(redis_server.url))
+    redis = connect(RedisAddress.parse(redis_server.url))
     connection = RedisConnection(redis, (3, [pack(b"APPEND", b"greetings", b"hello ")]))
     yield connection
     await connection.aclose()
@@ -41,7 +41,7 @@ async def test_a_connection_that_the_server_has_closed_is_replaced_by_one_that_b
     greetings = pack(b"GET", b"greetings")
     first = await connection.execute(2, [ID])
     assert await connection.execute(2, [greetings]) == b"hello "
-    async with connect(Address.parse(redis_server.url)) as other:
+    async with connect(RedisAddress.parse(redis_server.url)) as other:
         await other.client_kill_filter(_id=str(first))
         for _ in range(2):  # what the server says after it has closed the first arrives after its end
             await other.ping()

@@ -257,15 +257,15 @@ async def test_memory_gives_back_every_byte_it_counted() -> None:
                 await state.advance(key, [REGISTERED], DISPATCHING, note=b"a longer note")
             case _:
                 pass
-    assert state.room.used_bytes == 150 * RECORD_BYTES + 50 * len(b"note") * 2 + 50 * len(b"outcome") + 50 * 13
+    assert state.capacity.used_bytes == 150 * RECORD_BYTES + 50 * len(b"note") * 2 + 50 * len(b"outcome") + 50 * 13
     clock.now += StateLimits().pending_ttl_s
     for _ in range(5):
         await state.get("unknown")
-    assert state.room.used_bytes == 150 * SEEN_BYTES
+    assert state.capacity.used_bytes == 150 * SEEN_BYTES
     clock.now += StateLimits().seen_ttl_s
     for _ in range(5):
         await state.get("unknown")
-    assert state.room.used_bytes == 0
+    assert state.capacity.used_bytes == 0
 
 
 async def test_calls_that_expired_unnoticed_take_no_quota() -> None:

@@ -42,7 +42,9 @@ async def test_the_server_with_the_least_room_counts(open_replica: OpenReplica, 
 
     async def trouble_with(maxmemory: int) -> str | None:
         node.ask("CONFIG", "SET", "maxmemory", maxmemory)
-        await until(lambda: state.room is not None and state.room.max_bytes == (maxmemory or None), "it is noticed")
+        await until(
+            lambda: state.capacity is not None and state.capacity.max_bytes == (maxmemory or None), "it is noticed"
+        )
         return state.trouble
 
     assert [await trouble_with(maxmemory) for maxmemory in (GIB, 1, 0)] == [None, NO_MEMORY, None]
@@ -67,7 +69,7 @@ async def test_while_a_server_is_away_callers_on_the_others_go_on_and_all_do_onc
 ) -> None:
     one, two = await open_replica(), await open_replica()
     news: list[str] = []
-    two.on_news(news.append)
+    two.on_tools_changed(news.append)
     away, there = f"A{call().key}", f"_{call().key}"  # in the first and in the last partition
     for key in (away, there):
         await began(one, call(key=key), ACCEPTED)
@@ -86,7 +88,7 @@ async def test_while_a_server_is_away_callers_on_the_others_go_on_and_all_do_onc
     record = await waiting[1]
     assert record is not None
     assert record.state is DONE
-    one.tell_others("builds")
+    one.announce_tools_changed("builds")
     await until(lambda: news == ["builds"], "what is for all goes through another server")
     redis_cluster.promote(redis_cluster.nodes[3])
     await until(lambda: one.is_up and two.is_up, "the replica is found")

@@ -10,10 +10,10 @@ from contextlib import suppress
 
 import pytest
 
-from gateway.ratelimit import Limits, MemoryBuckets, RateLimited
-from gateway.ratelimit.outcome import Outcome
+from gateway.ratelimit import MemoryBuckets, RateLimited, RateLimits
+from gateway.ratelimit.outcome import LimitOutcome
 from gateway.ratelimit.redis import RedisBuckets
-from gateway.ratelimit.rules import Plan
+from gateway.ratelimit.rules import LimitPlan
 from gateway.state.connections import BATCH_TIMEOUT_S
 from gateway.state.port import StateUnavailable
 from tests.support.limit_clients import replica
@@ -23,7 +23,7 @@ from tests.unit.ratelimit.model import parts, remaining, rule
 pytestmark = pytest.mark.anyio
 
 LIMIT = rule(count=1, per_s=86400, burst=5)
-PLAN = Plan((LIMIT,))
+PLAN = LimitPlan((LIMIT,))
 IP = "10.0.0.1"
 LONG_S = 20.0
 
@@ -57,7 +57,7 @@ async def test_while_redis_is_away_nothing_passes_and_no_caller_waits(
 
 async def test_a_frozen_redis_costs_one_time_limit_and_no_more(redis_server: RedisServer) -> None:
     async with replica(redis_server.url) as buckets:
-        gate = Limits([LIMIT], MemoryBuckets(time.monotonic_ns), buckets)
+        gate = RateLimits([LIMIT], MemoryBuckets(time.monotonic_ns), buckets)
         await gate.spend("call", "key:a", IP, None)
         redis_server.freeze()
         began = time.monotonic()
@@ -102,7 +102,7 @@ async def test_closing_fails_what_is_still_asked(redis_server: RedisServer) -> N
             await buckets.take(PLAN, parts())
 
 
-async def _passed(gate: Limits, times: int) -> int:
+async def _passed(gate: RateLimits, times: int) -> int:
     passed = 0
     for _ in range(times):
         with suppress(RateLimited):
@@ -111,5 +111,5 @@ async def _passed(gate: Limits, times: int) -> int:
     return passed
 
 
-async def _take(buckets: RedisBuckets) -> Outcome:
+async def _take(buckets: RedisBuckets) -> LimitOutcome:
     return await buckets.take(PLAN, parts())

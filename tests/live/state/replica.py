@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from gateway.state.address import Address
-from gateway.state.connections import Client, connect
+from gateway.state.address import RedisAddress
+from gateway.state.connections import RedisClient, connect
 from gateway.state.port import CallState, StateLimits
 from gateway.state.redis import RedisState
 from gateway.state.replica_sync import Timing
@@ -29,10 +29,10 @@ LIMITS = StateLimits(max_pending=10_000)
 ANSWERS_S = 20.0  # starting an interpreter included, on a busy machine
 
 
-def replica_at(where: Client | str, lease_s: float = LEASE_S) -> RedisState:
+def replica_at(where: RedisClient | str, lease_s: float = LEASE_S) -> RedisState:
     """A replica that is not started yet, on a client or at a URL."""
     timing = Timing(lease_s=lease_s, beat_s=0.1, settle_in_s=1.2, poll_s=0.3)
-    redis = connect(Address.parse(where)) if isinstance(where, str) else where
+    redis = connect(RedisAddress.parse(where)) if isinstance(where, str) else where
     return RedisState(ServerStore(redis), LIMITS, Sealer(KEYS, "state"), timing=timing)
 
 

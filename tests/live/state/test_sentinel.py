@@ -15,7 +15,7 @@ import trustme
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from gateway.state.address import Address
+from gateway.state.address import RedisAddress
 from gateway.state.causes import cause
 from gateway.state.connections import BATCH_TIMEOUT_S, Tls, connect
 from gateway.state.port import Exists
@@ -50,9 +50,9 @@ def watched(all_watched: Watched) -> Iterator[Watched]:
         sentinel.process.send_signal(signal.SIGCONT)
 
 
-def address(watched: Watched, service: str = SERVICE) -> Address:
+def address(watched: Watched, service: str = SERVICE) -> RedisAddress:
     hosts = ",".join(["127.0.0.1:1", *(f"127.0.0.1:{node.port}" for node in watched.sentinels)])  # one is down
-    return Address.parse(f"redis+sentinel://:{quote(PASSWORD, safe='')}@{hosts}/{service}/0")
+    return RedisAddress.parse(f"redis+sentinel://:{quote(PASSWORD, safe='')}@{hosts}/{service}/0")
 
 
 async def test_calls_outlive_the_primary(doomed: Watched, caplog: pytest.LogCaptureFixture) -> None:
@@ -103,7 +103,7 @@ async def test_sentinels_behind_tls_are_asked_behind_tls(watched: Watched, tmp_p
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("127.0.0.1").configure_cert(context)
     async with tls_front(context, watched.sentinels[2].port) as port:
-        where = Address.parse(f"rediss+sentinel://127.0.0.1:{port}/{SERVICE}")
+        where = RedisAddress.parse(f"rediss+sentinel://127.0.0.1:{port}/{SERVICE}")
         tls = Tls(ca=str(tmp_path / "ca.pem"))
         async with connect(where, tls=tls, sentinel_password=SENTINEL_PASSWORD) as redis:
             with pytest.raises(RedisTimeoutError, match="connecting to server"):

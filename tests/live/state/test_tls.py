@@ -15,10 +15,11 @@ from redis.exceptions import AuthenticationError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from gateway.state.address import Address
+from gateway.state.address import RedisAddress
 from gateway.state.connections import Tls, connect
 from gateway.state.port import StateUnavailable
 from gateway.state.script_client import ScriptClient
+from gateway.state.store import ScriptOptions
 from tests.live.state.replica import replica_at
 from tests.live.state.tlsfront import tls_front
 from tests.support.redis_server import RedisServer
@@ -50,9 +51,11 @@ class Site:
             context.verify_mode = ssl.CERT_REQUIRED
         return context
 
-    def address(self, host: str = "127.0.0.1", *, strict: bool = False, user: str = "", password: str = "") -> Address:
+    def address(
+        self, host: str = "127.0.0.1", *, strict: bool = False, user: str = "", password: str = ""
+    ) -> RedisAddress:
         port = self.strict_port if strict else self.port
-        return Address.parse(f"rediss://{user}:{password}@{host}:{port}/0")
+        return RedisAddress.parse(f"rediss://{user}:{password}@{host}:{port}/0")
 
 
 @pytest.fixture
@@ -65,7 +68,7 @@ async def site(redis_server: RedisServer, tmp_path: Path) -> AsyncIterator[Site]
         yield site
 
 
-async def answers(address: Address, tls: Tls) -> bool:
+async def answers(address: RedisAddress, tls: Tls) -> bool:
     """Asks again where a busy machine takes longer for a handshake than a client waits."""
     async with asyncio.timeout(DEADLINE_S):
         while True:
@@ -94,7 +97,7 @@ async def test_the_log_says_what_is_wrong_with_a_connection_and_what_to_do(
     for where, tls, said in (
         (site.address(), Tls(), "its certificate is not trusted (.*); name in state.tls.ca who has signed it"),
         (site.address("localhost"), ours, "its certificate has another name (.*); state.url must name it .*"),
-        (Address.parse(f"redis://127.0.0.1:{site.port}"), Tls(), "it closes the connection; if it speaks TLS, .*"),
+        (RedisAddress.parse(f"redis://127.0.0.1:{site.port}"), Tls(), "it closes the connection; if it speaks TLS, .*"),
         (site.address(user="nobody", password=PASSWORD), ours, "it refuses the login (.*); correct the user .*"),
     ):
         why = await failure(where, tls)
@@ -102,10 +105,10 @@ async def test_the_log_says_what_is_wrong_with_a_connection_and_what_to_do(
         assert PASSWORD not in why
 
 
-async def failure(where: Address, tls: Tls) -> str:
+async def failure(where: RedisAddress, tls: Tls) -> str:
     """Why a script cannot be run there; asks again where a busy machine takes longer than a client waits."""
     async with connect(where, tls=tls) as redis, asyncio.timeout(DEADLINE_S):
-        scripts = ScriptClient(redis, b"", lambda reason: None, max_batch=1)
+        scripts = ScriptClient(redis, b"", ScriptOptions(max_batch=1), lambda reason: None)
         while True:
             with pytest.raises(StateUnavailable) as caught:
                 await scripts.ask("anything", probing=True)
@@ -142,7 +145,7 @@ async def test_a_server_that_wants_a_certificate_gets_ours(site: Site) -> None:
 
 async def test_a_client_without_tls_cannot_use_a_server_with_tls(site: Site) -> None:
     with pytest.raises(RedisConnectionError):
-        await answers(Address.parse(f"redis://127.0.0.1:{site.port}"), Tls())
+        await answers(RedisAddress.parse(f"redis://127.0.0.1:{site.port}"), Tls())
 
 
 async def test_a_wrong_password_is_reported_but_not_shown(

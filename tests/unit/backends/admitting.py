@@ -8,7 +8,7 @@ from typing import Any
 from gateway.admission import Admission, AdmissionLimits
 from gateway.backends.server import BackendContext, Server
 from gateway.config import read
-from gateway.offload import Checker
+from gateway.offload import ChildTasks
 from gateway.transport import Limits, Origin, Pool
 
 PATIENCE_S = 0.3  # running out of time counts against a tool server that had as long
@@ -32,11 +32,11 @@ def context_of(
     admission: Admission[Server],
     *,
     outcomes: Any = None,
-    offload: Checker | None = None,
+    offload: ChildTasks | None = None,
     on_change: Any = lambda: None,
     pending_s: float = 60.0,
     count_dropped: Any = lambda: None,
 ) -> BackendContext:
     """What a backend is given; without an `offload`, no process reads anything long."""
-    offload = offload or Checker(memory_bytes=0)
+    offload = offload or ChildTasks(memory_bytes=0)
     return BackendContext(admission, outcomes, offload, offload, on_change, pending_s, count_dropped)

@@ -12,7 +12,7 @@ from gateway.admission import Admission
 from gateway.backends.callback import CallbackBackend
 from gateway.backends.server import Server as Place
 from gateway.model import ONCE, Invocation, JsonObject, ToolDefinition, ToolResult
-from gateway.offload import Checker
+from gateway.offload import ChildTasks
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.facing import reply
 from tests.unit.transport.scripted import Peer, Script, Server, serving
@@ -129,7 +129,7 @@ async def facing(
         context = context_of(
             way_in,
             outcomes=ends,
-            offload=Checker(),
+            offload=ChildTasks(),
             on_change=lambda: changes.append("builds"),
             count_dropped=count_dropped,
         )

@@ -14,7 +14,7 @@ from gateway.backends.http import HttpBackend
 from gateway.backends.server import Server
 from gateway.errors import GatewayError
 from gateway.model import Invocation, ToolDefinition, ToolResult
-from gateway.offload import Checker
+from gateway.offload import ChildTasks
 from tests.streams import http_reply
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.transport.scripted import Peer, Script, serving
@@ -45,7 +45,7 @@ def backend_at(
     protocol: str = "oxp",
     token: str | None = None,
     way_in: Admission[Server] | None = None,
-    offload: Checker | None = None,
+    offload: ChildTasks | None = None,
 ) -> HttpBackend:
     auth = token and {"bearer": token}
     settings = settings_of(protocol, url, dialect=dialect, toolkit="Crm", max_response="4KiB", auth=auth)

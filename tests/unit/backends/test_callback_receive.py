@@ -10,7 +10,7 @@ import pytest
 
 from gateway.backends.callback_receiver import absent_receivers
 from gateway.model import ToolFailure, ToolResult
-from gateway.offload import Checker
+from gateway.offload import ChildTasks
 from tests.unit.backends.calling_back import (
     CALL_ID,
     GROUP,
@@ -268,7 +268,7 @@ async def test_messages_have_their_effect_where_the_backend_is_not_configured(
 ) -> None:
     caplog.set_level("INFO")
     ends = Ends()
-    receivers = absent_receivers(ends, Checker(memory_bytes=0))
+    receivers = absent_receivers(ends, ChildTasks(memory_bytes=0))
     assert receivers("builds") is receivers("builds")
     body = json.dumps(posted).encode()
     assert await receivers("builds").receive(CALL_ID, GROUP, body, "application/json") == status

@@ -16,7 +16,7 @@ from gateway.backends.server import Server
 from gateway.errors import ErrorCode
 from gateway.jsontext import encode
 from gateway.model import Invocation
-from gateway.offload import Checker
+from gateway.offload import ChildTasks
 from gateway.transport import Origin, Pool
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, LONE, Ends, Toolset, message
@@ -65,7 +65,7 @@ async def fleet(*toolsets: Toolset | None) -> AsyncIterator[Fleet]:
             else:
                 urls.append((await stack.enter_async_context(serving(toolset))).url)
         of.way_in = admission(*urls, breaker=LASTING)
-        context = context_of(of.way_in, outcomes=Ends(), offload=Checker())
+        context = context_of(of.way_in, outcomes=Ends(), offload=ChildTasks())
         of.backend = await stack.enter_async_context(
             aclosing(CallbackBackend("builds", settings_of("callback", urls[0]), context))
         )

@@ -11,7 +11,7 @@ import pytest
 from gateway.backends.lists import SHORT_BYTES
 from gateway.errors import ErrorCode
 from gateway.model import Listing
-from gateway.offload import Checker
+from gateway.offload import ChildTasks
 from tests.unit.backends.facing import INVOCATION, OK, facing, paths, refusal, reply
 from tests.unit.transport.scripted import Peer, Script, answering
 
@@ -93,7 +93,7 @@ async def test_a_long_list_is_read_in_another_process() -> None:
     entries = [TOOL | {"id": f"A.B{number}", "description": "x" * 1000} for number in range(300)]
     answer = reply(200, {"items": [*entries, {"id": "A.Bad", "input_schema": 7}]})
     assert len(answer) > SHORT_BYTES
-    offload = Checker(memory_bytes=512 * 1024 * 1024)
+    offload = ChildTasks(memory_bytes=512 * 1024 * 1024)
     try:
         apart = await listed(answering(answer), offload=offload)
     finally:
@@ -105,7 +105,7 @@ async def test_a_long_list_is_read_in_another_process() -> None:
 async def test_a_list_that_takes_too_much_cannot_be_had_and_the_next_can() -> None:
     """Ours: to say what is wrong with a text that is no JSON takes more memory than there is for a list."""
     bad = b'{"items":[[%b]' % b",".join([b"[1]"] * 1_000_000)
-    offload = Checker(memory_bytes=64 * 1024 * 1024)
+    offload = ChildTasks(memory_bytes=64 * 1024 * 1024)
     try:
         lists = iter([reply(200, bad)])
 

@@ -17,7 +17,7 @@ from gateway.admission import BreakerRules
 from gateway.backends.exchange import HttpExchange
 from gateway.errors import GatewayError
 from gateway.jsontext import encode
-from gateway.offload import Checker
+from gateway.offload import ChildTasks
 from gateway.openapi.codec import OpenApiCodec
 from gateway.openapi.plan import AnswerPlan
 from gateway.wire import WireReply, WireRequest
@@ -52,7 +52,7 @@ async def api(*answers: bytes) -> AsyncIterator[HttpExchange]:
 
     async with accepting(converse) as port:
         url = f"http://127.0.0.1:{port}"
-        context = context_of(admission(url, breaker=RULES), offload=Checker())
+        context = context_of(admission(url, breaker=RULES), offload=ChildTasks())
         async with (
             aclosing(context.checker),
             aclosing(HttpExchange("api", settings_of("otc", url), context, LOOK)) as to,

@@ -15,7 +15,7 @@ from gateway.backends.rcrt_client import RcrtClient, Timings
 from gateway.backends.rcrt_tokens import Tokens
 from gateway.backends.server import Server as ToolServer
 from gateway.errors import ErrorCode, GatewayError
-from gateway.offload import Checker
+from gateway.offload import ChildTasks
 from gateway.transport import Kind, TransportError
 from tests.unit.backends.admitting import PATIENCE_S
 from tests.unit.backends.crumbs import AGENT, OWNER, rcrt_settings
@@ -52,7 +52,7 @@ async def facing(script: Script, path: str = "", **keys: Any) -> AsyncIterator[t
     async with serving(script) as server, pooled(server) as pool:
         at = ToolServer(server.url + path, pool, PATIENCE_S)
         settings = rcrt_settings(at.url, max_response="4KiB", **keys)
-        client = RcrtClient("crumbs", settings, at, Checker(memory_bytes=0), Timings())
+        client = RcrtClient("crumbs", settings, at, ChildTasks(memory_bytes=0), Timings())
         client.tokens = Tokens(settings, at, clock, clock.wall)
         yield client, server, clock
 

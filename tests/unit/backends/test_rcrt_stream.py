@@ -15,7 +15,7 @@ from gateway.backends.rcrt_stream import EventStream, reconnect_wait_s
 from gateway.backends.server import Server as ToolServer
 from gateway.backoff import JITTER
 from gateway.dialects.rcrt import Crumb
-from gateway.offload import Checker
+from gateway.offload import ChildTasks
 from gateway.transport import Pool
 from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.crumbs import (
@@ -56,7 +56,7 @@ async def listening(script: Script, timings: Timings = FAST_POLL) -> AsyncIterat
     async with serving(script) as server, aclosing(Pool(server.origin, LIMITS)) as pool:
         at = ToolServer(server.url, pool, DEADLINE_S)
         settings = rcrt_settings(server.url, auth={"bearer": "t"}, max_response="1KiB")
-        client = RcrtClient("crumbs", settings, at, Checker(memory_bytes=0), timings)
+        client = RcrtClient("crumbs", settings, at, ChildTasks(memory_bytes=0), timings)
         stream = EventStream(client, on_event=heard.crumbs.append, on_gap=heard.gap)
         async with aclosing(stream):
             stream.start()

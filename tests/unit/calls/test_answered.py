@@ -43,7 +43,7 @@ async def test_a_look_says_that_the_waiting_caller_got_the_result(it: Desk, resu
         assert (kept.status, kept.remembered, kept.joined) == (result, False, False)
         assert await it.status_of_call(kept.id) == NOT_KEPT
         assert await it.calls.earlier.look(kept.id, BOB) is None
-    assert it.state.room.used_bytes == 0
+    assert it.state.capacity.used_bytes == 0
 
 
 async def test_it_is_over_for_its_tool_server_too(it: Desk) -> None:

@@ -88,7 +88,7 @@ async def test_a_result_after_a_consent_ends_the_call_before_the_acknowledgement
 async def test_a_result_while_the_state_is_away_waits_until_it_is_back(it: Hasty) -> None:
     it.desk.state.away.add("settle")
     kept = await it.ask(preference=Preference(respond_async=True))
-    assert it.desk.state.held(kept.id.removeprefix("tg-")) is not None
+    assert it.desk.state.local_record(kept.id.removeprefix("tg-")) is not None
     it.desk.state.away.clear()
     assert (await it.ask()).status == DONE
 

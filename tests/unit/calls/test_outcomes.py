@@ -77,7 +77,7 @@ async def test_delivered_refusals_count_against_no_quota() -> None:
 
 
 async def test_an_undelivered_refusal_is_kept_as_long_as_a_result() -> None:
-    async with desk(result_ttl_s=100.0, remnant_ttl_s=10.0) as it:
+    async with desk(result_ttl_s=100.0, tombstone_ttl_s=10.0) as it:
         refuse_after(20, it)
         kept = await it.ask(None, backend=it.now, preference=ASYNC)
         assert kept.status is None

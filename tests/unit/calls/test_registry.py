@@ -120,7 +120,7 @@ async def test_a_call_that_cannot_be_repeated_is_not_sent_again_whatever_its_rou
     """Should its replica die while it is sent, its outcome may still come."""
     for call_id in ("k", None):
         kept = await it.ask(call_id, preference=AT_ONCE, idempotent=True)
-        record = it.state.held(kept.id.removeprefix(PREFIX))
+        record = it.state.local_record(kept.id.removeprefix(PREFIX))
         assert record is not None
         assert record.idempotent == (call_id is not None)
 
@@ -320,7 +320,7 @@ async def leave(it: Desk, call_id: str | None, *, at: CallState, **asked: Any) -
         if at is CallState.AWAITING_USER:
             await it.calls.challenge(id_, CHALLENGE)
             return (await leaving).id
-        while (record := it.state.held(id_.removeprefix(PREFIX))) is None or record.state is not at:  # noqa: ASYNC110
+        while (record := it.state.local_record(id_.removeprefix(PREFIX))) is None or record.state is not at:  # noqa: ASYNC110
             await asyncio.sleep(0)
         leaving.cancel()
         await asyncio.wait([leaving])
@@ -341,7 +341,7 @@ async def test_a_caller_without_an_id_who_leaves_takes_its_call_along_and_its_to
             assert it.later.cancelled.pop() == (left, "g")
             assert not it.later.cancelled
             assert not await it.calls.settle(left, DONE)  # too late
-        assert it.state.room.used_bytes == 0
+        assert it.state.capacity.used_bytes == 0
         assert [type(ending) for _, ending in it.ended] == [ToolResult] * 3
 
 

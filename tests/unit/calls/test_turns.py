@@ -74,4 +74,4 @@ async def test_a_call_that_others_may_have_sent_is_refused(it: Desk, name: str) 
     refusal = (await asked).status
     assert isinstance(refusal, GatewayError)
     assert refusal.code is ErrorCode.BACKEND_UNAVAILABLE
-    assert (backend.dispatched, it.state.held(key)) == ([], None)
+    assert (backend.dispatched, it.state.local_record(key)) == ([], None)

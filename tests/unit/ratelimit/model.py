@@ -7,8 +7,8 @@ from typing import Any
 
 from gateway.ratelimit import Rule
 from gateway.ratelimit.calendar import Window, bounds
-from gateway.ratelimit.outcome import Outcome
-from gateway.ratelimit.rules import CALENDAR_STEP_S, Parts, Plan
+from gateway.ratelimit.outcome import LimitOutcome
+from gateway.ratelimit.rules import CALENDAR_STEP_S, LimitPlan, Parts
 
 
 class Clock:
@@ -37,7 +37,7 @@ class TokenBuckets:
             return tokens if since // 10**9 >= self._window(rule)[0] else Fraction(rule.burst)
         return min(Fraction(rule.burst), tokens + Fraction((self._clock() - since) * rule.count, rule.per_s * 10**9))
 
-    def take(self, plan: Plan, parts: Parts) -> bool:
+    def take(self, plan: LimitPlan, parts: Parts) -> bool:
         levels = [self.level(rule, parts) for rule in plan.rules]
         if min(levels) < 1:
             return False
@@ -46,7 +46,7 @@ class TokenBuckets:
         return True
 
     def debt(self, rule: Rule, parts: Parts) -> Fraction:
-        """What `Outcome.debts` has for this bucket."""
+        """What `LimitOutcome.debts` has for this bucket."""
         used = rule.burst - self.level(rule, parts)
         if rule.window is None:
             return used * rule.step
@@ -57,7 +57,7 @@ class TokenBuckets:
         return bounds(rule.window, self._clock() // 10**9 // 86400)
 
 
-def remaining(outcome: Outcome) -> list[int]:
+def remaining(outcome: LimitOutcome) -> list[int]:
     """How many more requests each rule of the plan would let through now."""
     rules = zip(outcome.plan.rules, outcome.debts, strict=True)
     return [(rule.depth - debt) // rule.step for rule, debt in rules]

@@ -6,10 +6,10 @@ import pytest
 
 from gateway.errors import ErrorCode, GatewayError
 from gateway.ports import Target
-from gateway.ratelimit import Limits, MemoryBuckets, RateLimited, Rule
+from gateway.ratelimit import MemoryBuckets, RateLimited, RateLimits, Rule
 from gateway.ratelimit.limits import LOOKS_AT_ONE, LOOKS_OF_ADDRESS
-from gateway.ratelimit.outcome import Outcome
-from gateway.ratelimit.rules import Parts, Plan
+from gateway.ratelimit.outcome import LimitOutcome
+from gateway.ratelimit.rules import LimitPlan, Parts
 from gateway.state.port import StateUnavailable
 from tests.unit.ratelimit.model import Clock, rule
 
@@ -24,7 +24,7 @@ class Away:
 
     asked = 0
 
-    async def take(self, plan: Plan, parts: Parts) -> Outcome:
+    async def take(self, plan: LimitPlan, parts: Parts) -> LimitOutcome:
         self.asked += 1
         raise StateUnavailable("away")
 
@@ -32,8 +32,8 @@ class Away:
         pass
 
 
-def limits(*rules: Rule, clock: Clock | None = None) -> Limits:
-    return Limits(rules, MemoryBuckets(clock or Clock()))
+def limits(*rules: Rule, clock: Clock | None = None) -> RateLimits:
+    return RateLimits(rules, MemoryBuckets(clock or Clock()))
 
 
 async def test_looks_at_a_challenge_are_counted_by_challenge_and_by_address() -> None:
@@ -58,7 +58,7 @@ async def test_looks_at_a_challenge_are_counted_by_challenge_and_by_address() ->
 
 async def test_the_first_phase_never_asks_redis() -> None:
     away = Away()
-    gate = Limits([rule("address", parts=("ip",), burst=1)], MemoryBuckets(Clock()), away)
+    gate = RateLimits([rule("address", parts=("ip",), burst=1)], MemoryBuckets(Clock()), away)
     gate.admit("call", IP)
     gate.verification_failed(IP)
     await gate.spend("call", "key:a", IP, None)  # no rule of the second phase: nothing to ask
@@ -66,17 +66,19 @@ async def test_the_first_phase_never_asks_redis() -> None:
 
 
 async def test_limits_that_cannot_be_checked_let_everything_pass_with_allow() -> None:
-    gate = Limits([rule(burst=1)], MemoryBuckets(Clock()), Away(), on_failure="allow")
+    gate = RateLimits([rule(burst=1)], MemoryBuckets(Clock()), Away(), on_failure="allow")
     assert [await gate.spend("call", "key:a", IP, None) for _ in range(3)] == [()] * 3
 
 
 async def test_on_failure_can_be_changed_while_limits_are_in_use() -> None:
-    gate = Limits([rule(burst=1)], MemoryBuckets(Clock()), Away(), on_failure="refuse").under([rule(burst=1)], "allow")
+    gate = RateLimits([rule(burst=1)], MemoryBuckets(Clock()), Away(), on_failure="refuse").under(
+        [rule(burst=1)], "allow"
+    )
     assert await gate.spend("call", "key:a", IP, None) == ()
 
 
 async def test_limits_that_cannot_be_checked_answer_unavailable_with_refuse() -> None:
-    gate = Limits([rule()], MemoryBuckets(Clock()), Away(), on_failure="refuse")
+    gate = RateLimits([rule()], MemoryBuckets(Clock()), Away(), on_failure="refuse")
     with pytest.raises(GatewayError) as caught:
         await gate.spend("call", "key:a", IP, None)
     assert (caught.value.code, caught.value.retry_after_s) == (ErrorCode.BACKEND_UNAVAILABLE, 1.0)
@@ -92,7 +94,7 @@ async def test_limits_can_be_closed_whether_started_or_not() -> None:
 async def test_each_limit_that_is_met_is_measured() -> None:
     clock, seen = Clock(), []
     rules = [rule("few", burst=2), rule("many", burst=10)]
-    gate = Limits(rules, MemoryBuckets(clock), measure=lambda name, share: seen.append((name, share)))
+    gate = RateLimits(rules, MemoryBuckets(clock), measure=lambda name, share: seen.append((name, share)))
     for _ in range(2):
         await gate.spend("call", "ada", IP, None)
     with pytest.raises(RateLimited):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from gateway.ratelimit import MemoryBuckets, Rule
 from gateway.ratelimit.memory import SHARDS
-from gateway.ratelimit.rules import Plan
+from gateway.ratelimit.rules import LimitPlan
 from tests.unit.ratelimit.model import Clock, TokenBuckets, calendar_rule, parts, rule
 
 KEYS = st.sampled_from([("caller",), ("ip",), ("caller", "tool")])
@@ -40,7 +40,7 @@ def test_buckets_do_exactly_what_buckets_of_tokens_do(
     rules: Sequence[Rule], steps: Sequence[tuple[int, str, str]]
 ) -> None:
     clock = Clock(12345)
-    buckets, model, plan = MemoryBuckets(clock, calendar=clock), TokenBuckets(clock), Plan(tuple(rules))
+    buckets, model, plan = MemoryBuckets(clock, calendar=clock), TokenBuckets(clock), LimitPlan(tuple(rules))
     for pause_us, caller, tool in steps:
         clock.now_us += pause_us
         asked = parts(caller, tool=tool)
@@ -53,7 +53,7 @@ def test_buckets_do_exactly_what_buckets_of_tokens_do(
 @given(RATES, st.integers(0, 10_000_000))
 def test_a_refusal_names_the_first_second_at_which_there_is_one_more(limit: Rule, pause_us: int) -> None:
     clock = Clock()
-    buckets, plan = MemoryBuckets(clock), Plan((limit,))
+    buckets, plan = MemoryBuckets(clock), LimitPlan((limit,))
     while (outcome := buckets.take(plan, parts())).refused is None:
         clock.now_us += pause_us % (limit.per_s * 1_000_000 // limit.count or 1) // 2
     exact_us = -(-(outcome.debts[0] + limit.step - limit.depth) // limit.count // 1000)
@@ -66,7 +66,7 @@ def test_a_refusal_names_the_first_second_at_which_there_is_one_more(limit: Rule
 
 def test_full_buckets_are_forgotten_and_their_memory_is_freed() -> None:
     clock = Clock()
-    buckets, plan = MemoryBuckets(clock), Plan((rule(),))
+    buckets, plan = MemoryBuckets(clock), LimitPlan((rule(),))
     for number in range(10_000):
         buckets.take(plan, parts(f"key:{number}"))
     held = _bytes(buckets)
@@ -87,7 +87,7 @@ def test_full_buckets_are_forgotten_and_their_memory_is_freed() -> None:
 def test_a_sweep_goes_on_however_the_buckets_change_meanwhile() -> None:
     clock = Clock()
     buckets = MemoryBuckets(clock)
-    plans = [Plan((rule(name),)) for name in ("a", "b", "c")]
+    plans = [LimitPlan((rule(name),)) for name in ("a", "b", "c")]
     for number in range(500):
         buckets.take(plans[0], parts(f"key:{number}"))
     clock.now_us = 10_000_000
@@ -99,7 +99,7 @@ def test_a_sweep_goes_on_however_the_buckets_change_meanwhile() -> None:
 
 
 def test_a_sweep_never_looks_at_more_than_a_shard_at_a_time() -> None:
-    buckets, plan = MemoryBuckets(Clock()), Plan((rule(),))
+    buckets, plan = MemoryBuckets(Clock()), LimitPlan((rule(),))
     for number in range(2000):
         buckets.take(plan, parts(f"key:{number}"))
     assert sum(1 for _ in buckets.sweep()) == SHARDS
@@ -107,7 +107,7 @@ def test_a_sweep_never_looks_at_more_than_a_shard_at_a_time() -> None:
 
 def test_at_the_cap_those_nearest_to_full_are_forgotten() -> None:
     clock = Clock()
-    buckets, plan = MemoryBuckets(clock, max_shard=4), Plan((rule(burst=100),))
+    buckets, plan = MemoryBuckets(clock, max_shard=4), LimitPlan((rule(burst=100),))
     for _ in range(100):
         assert buckets.take(plan, parts("key:greedy")).refused is None
     for number in range(5000):
@@ -119,7 +119,7 @@ def test_at_the_cap_those_nearest_to_full_are_forgotten() -> None:
 
 def test_looking_for_an_exhausted_bucket_takes_and_keeps_nothing() -> None:
     limit = rule(burst=1)
-    buckets, plan = MemoryBuckets(Clock()), Plan((limit,))
+    buckets, plan = MemoryBuckets(Clock()), LimitPlan((limit,))
     assert buckets.exhausted(limit, parts()) is None
     assert len(buckets) == 0
     assert buckets.take(plan, parts()).refused is None
@@ -128,7 +128,7 @@ def test_looking_for_an_exhausted_bucket_takes_and_keeps_nothing() -> None:
 
 def test_counts_of_a_window_are_kept_until_it_ends() -> None:
     clock = Clock(1_790_812_800_000_000 - 2_000_000)  # two seconds before the end of September 2026
-    buckets, plan = MemoryBuckets(clock, calendar=clock), Plan((calendar_rule("month", 3, parts=("ip",)),))
+    buckets, plan = MemoryBuckets(clock, calendar=clock), LimitPlan((calendar_rule("month", 3, parts=("ip",)),))
     limit = plan.rules[0]
     for _ in range(3):
         assert buckets.exhausted(limit, parts()) is None

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from gateway.ratelimit import MemoryBuckets, RateLimited, Rule
-from gateway.ratelimit.outcome import Outcome, headers
-from gateway.ratelimit.rules import Plan
+from gateway.ratelimit.outcome import LimitOutcome, headers
+from gateway.ratelimit.rules import LimitPlan
 from tests.unit.ratelimit.model import Clock, calendar_rule, parts, rule
 
 
-def take(*rules: Rule, times: int = 1) -> Outcome:
-    buckets, plan = MemoryBuckets(Clock()), Plan(rules)
+def take(*rules: Rule, times: int = 1) -> LimitOutcome:
+    buckets, plan = MemoryBuckets(Clock()), LimitPlan(rules)
     return [buckets.take(plan, parts()) for _ in range(times)][-1]
 
 
@@ -29,7 +29,7 @@ POLICIES = [
 @pytest.mark.parametrize(("rate", "policy"), POLICIES)
 def test_a_policy_is_the_burst_and_the_time_it_takes_to_come_back(rate: tuple[int, int, int], policy: bytes) -> None:
     count, per_s, burst = rate
-    assert Plan((rule(count=count, per_s=per_s, burst=burst),)).policy == (
+    assert LimitPlan((rule(count=count, per_s=per_s, burst=burst),)).policy == (
         b"ratelimit-policy",
         b'"per-caller";' + policy,
     )
@@ -39,7 +39,7 @@ def test_a_quota_says_how_many_are_left_and_when_its_day_or_month_ends() -> None
     clock = Clock(1_790_812_800_000_000 - 5_000_000)  # five seconds before the end of September 2026
     buckets, plan = (
         MemoryBuckets(clock, calendar=clock),
-        Plan((calendar_rule("month", 2), calendar_rule("day", 9, "d"))),
+        LimitPlan((calendar_rule("month", 2), calendar_rule("day", 9, "d"))),
     )
     said = [dict(headers(buckets.take(plan, parts())))[b"ratelimit"] for _ in range(3)]
     assert said == [b'"quota";r=1;t=5, "d";r=8;t=5', b'"quota";r=0;t=5, "d";r=7;t=5', b'"quota";r=0;t=5']
@@ -76,7 +76,7 @@ def test_of_several_limits_that_refuse_the_longest_wait_counts() -> None:
 
 def test_a_full_bucket_has_no_reset() -> None:
     limit = rule(burst=5)
-    assert headers(Outcome(Plan((limit,)), (0,)))[1] == (b"ratelimit", b'"per-caller";r=5')
+    assert headers(LimitOutcome(LimitPlan((limit,)), (0,)))[1] == (b"ratelimit", b'"per-caller";r=5')
 
 
 @pytest.mark.parametrize("rate", [rate for rate, _ in POLICIES])
@@ -87,8 +87,8 @@ def test_a_refusal_says_what_the_limits_said(rate: tuple[int, int, int], part: f
     clock = Clock()
     buckets, limit = MemoryBuckets(clock), rule(count=count, per_s=per_s, burst=burst)
     for _ in range(burst):
-        buckets.take(Plan((limit,)), parts())
+        buckets.take(LimitPlan((limit,)), parts())
     clock.now_us += int(part * 1_000_000 * per_s / count)
-    outcome = buckets.take(Plan((limit,)), parts())
+    outcome = buckets.take(LimitPlan((limit,)), parts())
     error = RateLimited(outcome)
     assert (error.retry_after_s, error.headers) == (outcome.retry_after_s, headers(outcome))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.ratelimit.redis import RedisBuckets
-from gateway.ratelimit.rules import Plan
+from gateway.ratelimit.rules import LimitPlan
 from gateway.state.port import StateUnavailable
 from gateway.state.sealing import Digester
 from gateway.state.store import Reply, partition_of
@@ -56,7 +56,7 @@ class TwoPartitions:
 IP = next(ip for ip in map("10.0.0.{}".format, range(9)) if partition_of(ip, 2) == 1)
 CALLER = next(caller for caller in map("key:{}".format, range(9)) if partition_of(caller, 2) == 0)
 QUOTA = calendar_rule("day", 5)
-PLAN = Plan((QUOTA, rule("tools-of-address", parts=("ip", "tool"))))
+PLAN = LimitPlan((QUOTA, rule("tools-of-address", parts=("ip", "tool"))))
 
 
 @pytest.mark.parametrize("is_known", [False, True])

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.ports import Target
-from gateway.ratelimit.rules import Operation, Plans
+from gateway.ratelimit.rules import LimitPlans, Operation
 from tests.unit.ratelimit.model import parts, rule
 
 WEB = Target("Search.Web", "1.2.0", "search", "search/*")
@@ -40,7 +40,7 @@ MEETS: list[tuple[dict[str, Any], Operation, Target | None, bool]] = [
 def test_a_rule_counts_the_requests_that_it_names(
     written: dict[str, Any], operation: Operation, target: Target | None, meets: bool
 ) -> None:
-    assert bool(Plans([rule(**written)]).of(operation, target).rules) is meets
+    assert bool(LimitPlans([rule(**written)]).of(operation, target).rules) is meets
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_a_key_names_what_has_its_own_bucket(key: Any, identity: object) -> None
 
 
 def test_plans_are_worked_out_once_and_shared_by_all_tools_of_the_same_limits() -> None:
-    plans = Plans([rule(), rule("search", tools=("Search.*",))])
+    plans = LimitPlans([rule(), rule("search", tools=("Search.*",))])
     assert plans.of("call", WEB) is plans.of("call", WEB._replace(tool="Search.Maps"))
     assert plans.of("call", WEB) is not plans.of("call", WEB._replace(tool="Mail.Send"))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.state.address import Address
+from gateway.state.address import RedisAddress
 
 ADDRESSES = [
     ("redis://localhost", "redis://localhost:6379/0"),
@@ -20,12 +20,12 @@ ADDRESSES = [
 
 @pytest.mark.parametrize(("url", "shown"), ADDRESSES)
 def test_an_address_is_shown_whole_but_for_user_and_password(url: str, shown: str) -> None:
-    assert repr(Address.parse(url)) == shown
-    assert f"{Address.parse(url)}" == shown
+    assert repr(RedisAddress.parse(url)) == shown
+    assert f"{RedisAddress.parse(url)}" == shown
 
 
 def test_an_address_has_the_parts_of_its_url() -> None:
-    address = Address.parse("rediss+sentinel://me:p%2Fw%40x@a:1,[::1]/main/2")
+    address = RedisAddress.parse("rediss+sentinel://me:p%2Fw%40x@a:1,[::1]/main/2")
     assert (address.hosts, address.is_tls, address.service) == ((("a", 1), ("::1", 26379)), True, "main")
     assert (address.database, address.user, address.password) == (2, "me", "p/w@x")
 
@@ -40,7 +40,7 @@ def test_an_address_has_the_parts_of_its_url() -> None:
     ],
 )
 def test_user_and_password_may_each_be_left_out(url: str, user: str | None, password: str | None) -> None:
-    address = Address.parse(url)
+    address = RedisAddress.parse(url)
     assert (address.user, address.password) == (user, password)
 
 
@@ -73,5 +73,5 @@ def test_user_and_password_may_each_be_left_out(url: str, user: str | None, pass
 )
 def test_an_invalid_address_is_refused_without_repeating_it(url: str) -> None:
     with pytest.raises(ValueError, match=r"^(is not the address|has a port|names more than)") as caught:
-        Address.parse(url)
+        RedisAddress.parse(url)
     assert not url or url not in str(caught.value)

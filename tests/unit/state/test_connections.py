@@ -13,7 +13,7 @@ from redis.exceptions import BusyLoadingError, InvalidResponse, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from gateway.state.address import Address
+from gateway.state.address import RedisAddress
 from gateway.state.causes import cause
 from gateway.state.connections import check_library, connect
 from tests.streams import accepting
@@ -44,7 +44,7 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 async def test_what_is_written_to_a_connection_that_was_just_closed_fails_as_a_closed_connection() -> None:
     """Ours: uvloop raises an error of its own, which is none of redis-py and none of the system."""
     async with accepting(_answer) as port:
-        client = connect(Address.parse(f"redis://127.0.0.1:{port}"))
+        client = connect(RedisAddress.parse(f"redis://127.0.0.1:{port}"))
         connection: Any = await client.connection_pool.get_connection()  # type: ignore[no-untyped-call]
         connection.socket_timeout = None
         connection._writer.transport.abort()
@@ -58,7 +58,7 @@ async def test_what_is_written_to_a_connection_that_was_just_closed_fails_as_a_c
 async def test_what_is_written_while_the_connection_is_given_up_fails_as_a_closed_connection() -> None:
     """Ours: redis-py writes in a task of its own if there is a limit of time, and finds no writer."""
     async with accepting(_answer) as port:
-        client = connect(Address.parse(f"redis://127.0.0.1:{port}"))
+        client = connect(RedisAddress.parse(f"redis://127.0.0.1:{port}"))
         connection: Any = await client.connection_pool.get_connection()  # type: ignore[no-untyped-call]
         connection.socket_timeout = None
         connection._writer, writer = None, connection._writer

@@ -1,4 +1,4 @@
-"""Remnants: the outcomes of calls that were forgotten, and may begin anew, or that have ended and were reduced."""
+"""Tombstones: the outcomes of calls that were forgotten, and may begin anew, or that have ended and were reduced."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ async def test_waiters_and_readers_get_the_outcome_of_a_forgotten_call_and_it_ma
     for record in (await waiting, await state.get(new.key), await state.wait(new.key, LONG_S)):
         assert record is not None
         assert (record.state, record.outcome, record.note, record.principal) == (DONE, b"refused", b"note", "p")
-    assert state.held(new.key) is None
+    assert state.local_record(new.key) is None
     assert await begins(state, new)
     assert await state_of(state, new.key) is not DONE
     await state.forget(new.key, b"refused again")
     assert await ended(state, new.key) == b"refused again"
 
 
-async def test_a_call_that_begins_anew_drops_its_remnant(open_state: OpenState) -> None:
+async def test_a_call_that_begins_anew_drops_its_tombstone(open_state: OpenState) -> None:
     state = await open_state(StateLimits(result_ttl_s=0.05))
     new = call()
     await began(state, new)
@@ -71,14 +71,14 @@ async def test_a_call_that_begins_anew_drops_its_remnant(open_state: OpenState) 
 
 
 async def test_the_outcome_of_a_forgotten_call_expires(open_state: OpenState) -> None:
-    state = await open_state(StateLimits(remnant_ttl_s=0.05))
+    state = await open_state(StateLimits(tombstone_ttl_s=0.05))
     key = (await began(state)).key
     await state.forget(key, b"refused")
     await until_gone(state, key)
 
 
 async def test_the_latest_outcomes_of_each_principal_are_kept(open_state: OpenState) -> None:
-    state = await open_state(StateLimits(max_remnants=2))
+    state = await open_state(StateLimits(max_tombstones=2))
     keys = [(await began(state)).key for _ in range(3)]
     other = (await began(state, call(principal="q"))).key
     for key in (other, *keys):
@@ -86,7 +86,7 @@ async def test_the_latest_outcomes_of_each_principal_are_kept(open_state: OpenSt
     assert [await state_of(state, key) for key in (other, *keys)] == [DONE, None, DONE, DONE]
 
 
-async def test_a_remnant_is_not_counted_as_a_record(open_state: OpenState) -> None:
+async def test_a_tombstone_is_not_counted_as_a_record(open_state: OpenState) -> None:
     state = await open_state(StateLimits(max_records=2, max_pending=1))
     for _ in range(3):
         await state.forget((await began(state)).key, b"refused")
@@ -108,7 +108,7 @@ async def test_an_outcome_too_large_leaves_it_as_it_was(open_state: OpenState) -
     key = (await began(state)).key
     with pytest.raises(OutcomeTooLarge):
         await state.forget(key, bytes(101))
-    assert state.held(key) is not None
+    assert state.local_record(key) is not None
 
 
 async def test_other_replicas_get_the_outcome_of_a_forgotten_call(
@@ -154,7 +154,7 @@ async def test_a_reduced_call_stays_done_and_changes_no_more(state: State) -> No
     for record in (await state.get(new.key), await state.wait(new.key, LONG_S)):
         assert record is not None
         assert (record.state, record.outcome, record.note, record.principal) == (DONE, b"short", b"note", "p")
-    assert state.held(new.key) is None
+    assert state.local_record(new.key) is None
     assert not await state.settle(new.key, b"again")
     assert not await state.advance(new.key, [ACCEPTED], AWAITING_USER)
     await state.forget(new.key)
@@ -177,7 +177,7 @@ async def test_a_call_that_is_not_over_or_not_delivered_is_not_reduced(state: St
 
 async def test_reduced_calls_take_next_to_no_memory() -> None:
     """However large the outcomes, and although each is kept for an hour until it is delivered."""
-    state, rounds, size = MemoryState(StateLimits(max_remnants=1), Clock()), 2000, 50_000
+    state, rounds, size = MemoryState(StateLimits(max_tombstones=1), Clock()), 2000, 50_000
     tracemalloc.start()
     try:
         for number in range(rounds):
@@ -187,7 +187,7 @@ async def test_reduced_calls_take_next_to_no_memory() -> None:
         assert tracemalloc.get_traced_memory()[0] < 100_000
     finally:
         tracemalloc.stop()
-    assert state.room.used_bytes == 0
+    assert state.capacity.used_bytes == 0
 
 
 async def test_an_outcome_that_came_to_another_replica_is_reduced_where_it_is_delivered(
@@ -212,7 +212,7 @@ async def test_a_late_acknowledgement_does_not_bring_a_reduced_call_back(open_re
     await answered(one, key)
     assert not await one.advance(key, [DISPATCHING], ACCEPTED)
     assert not await one.settle(key, b"not taken")
-    assert (one.held(key), await ended(one, key)) == (None, b"short")
+    assert (one.local_record(key), await ended(one, key)) == (None, b"short")
     await began(one)
 
 

@@ -1,4 +1,4 @@
-"""`held`, `unfinished` and `on_changed`: what a process knows of its own calls without asking Redis."""
+"""`local_record`, `unfinished` and `on_changed`: what a process knows of its own calls without asking Redis."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ LONG_S = 10.0
 
 async def test_the_owner_holds_the_current_state_of_its_call(state: State) -> None:
     key = (await began(state, call(note=b"note"), to=DISPATCHING)).key
-    held = state.held(key)
+    held = state.local_record(key)
     assert held is not None
     assert (held.key, held.state, held.note, held.replica) == (key, DISPATCHING, b"note", state.replica)
     assert await state.advance(key, [DISPATCHING], ACCEPTED, note=b"other")
-    held = state.held(key)
+    held = state.local_record(key)
     assert held is not None
     assert (held.state, held.note) == (ACCEPTED, b"other")
 
@@ -39,26 +39,26 @@ async def test_unfinished_calls_are_those_that_are_not_over(state: State) -> Non
 async def test_a_call_that_never_began_or_was_forgotten_is_not_held(state: State) -> None:
     key = (await began(state)).key
     await state.forget(key)
-    assert state.held(key) is None
-    assert state.held("never") is None
+    assert state.local_record(key) is None
+    assert state.local_record("never") is None
 
 
 async def test_a_call_whose_time_is_over_is_not_held(open_replica: OpenReplica) -> None:
     state = await open_replica(StateLimits(pending_ttl_s=0.3))
     key = (await began(state, to=ACCEPTED)).key
     await until_gone(state, key)
-    await until(lambda: state.held(key) is None, "the clock of Redis, as a busy machine knows it, says so too")
+    await until(lambda: state.local_record(key) is None, "the clock of Redis, as a busy machine knows it, says so too")
 
 
 async def test_a_call_that_another_replica_has_changed_is_not_held(open_replica: OpenReplica) -> None:
     """A waiter that comes afterwards has missed nothing."""
     one, two = await open_replica(), await open_replica()
     ended, asking = [(await began(one, to=ACCEPTED)).key for _ in range(2)]
-    assert one.held(ended) is not None
-    assert two.held(ended) is None
+    assert one.local_record(ended) is not None
+    assert two.local_record(ended) is None
     assert await two.settle(ended, b"outcome")
     assert await two.advance(asking, [ACCEPTED], AWAITING_USER, note=b"challenge")
-    await until(lambda: one.held(ended) is None and one.held(asking) is None, "the holder has heard of it")
+    await until(lambda: one.local_record(ended) is one.local_record(asking) is None, "the holder has heard of it")
     start = time.monotonic()
     records = [await one.wait(key, LONG_S) for key in (ended, asking)]
     assert time.monotonic() - start < HASTY.poll_s
