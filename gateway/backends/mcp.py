@@ -17,19 +17,19 @@ from gateway.backends.challenges import is_https_or_loopback
 from gateway.backends.exchange import MAX_LIST_BYTES, HttpExchange
 from gateway.backends.lists import SHORT_BYTES, ListReader, is_short, run_apart
 from gateway.backends.mcp_changes import McpChanges
-from gateway.backends.mcp_channel import McpChannel, McpReply
+from gateway.backends.mcp_channel import McpChannel, McpReply, Peer
 from gateway.backends.mcp_inputs import McpInputs
 from gateway.backends.mcp_messages import is_about_access
 from gateway.backends.mcp_pages import all_pages
-from gateway.backends.mcp_sessions import McpSessions, Session
-from gateway.backends.mcp_tasks import McpTasks, Waiting
+from gateway.backends.mcp_sessions import McpSessions, SessionRecord
+from gateway.backends.mcp_tasks import McpTasks, TaskTerms
 from gateway.backends.server import BackendContext, Server
 from gateway.dialects import mcp_responses, mcp_results, mcp_server, mcp_server_tasks, replies
 from gateway.dialects.mcp_listings import read_tools
 from gateway.dialects.mcp_pages import is_page, read_page
 from gateway.dialects.mcp_responses import Denial
 from gateway.dialects.mcp_results import RpcFailure
-from gateway.dialects.mcp_server import Agreed, Mirrored
+from gateway.dialects.mcp_server import HeaderArguments
 from gateway.errors import ErrorCode, GatewayError, unavailable
 from gateway.model import CallContext, Invocation, Json, JsonObject, Listing, ToolResult
 from gateway.ports import Reading
@@ -38,7 +38,7 @@ from gateway.transport import Kind, Reply, TransportError
 from gateway.wire import Answer, WireRequest
 
 CALL = WireRequest(method=b"POST", path="")  # stands for one that `_send` makes
-NOTHING_LENT = CallContext()
+EMPTY_CONTEXT = CallContext()
 LISTER = "anonymous"  # the principal whose session lists are asked for in
 
 
@@ -67,7 +67,8 @@ class McpBackend:
         self._tasks = McpTasks(self._channel, self._sessions.ids)
         self._lists = context.lists
         self._reader = ListReader(read_tools, name, settings, context.lists, trust_meta=settings.trust_meta)
-        self._mirrored: dict[str, tuple[JsonObject, Mirrored]] = {}  # by the server's own name of the tool
+        # By the server's own name of the tool.
+        self._header_arguments: dict[str, tuple[JsonObject, HeaderArguments]] = {}
 
     @property
     def dialect(self) -> str:
@@ -81,11 +82,11 @@ class McpBackend:
 
     def call(self, invocation: Invocation, gate: DispatchGate | None = None) -> Coroutine[Any, Any, ToolResult]:
         """Runs a tool; raises as `HttpExchange.call`. What the caller lends goes to another Toolgate alone."""
-        if not self._settings.trust_meta and invocation.context != NOTHING_LENT:
-            invocation = replace(invocation, context=NOTHING_LENT)
+        if not self._settings.trust_meta and invocation.context != EMPTY_CONTEXT:
+            invocation = replace(invocation, context=EMPTY_CONTEXT)
         return self._exchange.call(self, invocation, gate)
 
-    # As the codec: what is sent depends on what was agreed with the replica, and is made in `_send`.
+    # As the codec: what is sent depends on the session with the replica, and is made in `_send`.
 
     def request_call(self, invocation: Invocation) -> WireRequest:
         return CALL
@@ -104,7 +105,7 @@ class McpBackend:
         if isinstance(reply, McpReply):
             mcp_responses.check_id(document, reply.id)
             self._inputs.forget(invocation)
-            urls = [one for one in reply.urls if is_https_or_loopback(one["url"])]
+            urls = [link for link in reply.urls if is_https_or_loopback(link["url"])]
         try:
             result = _result_of(document, reply)
             if not 200 <= status < 300:
@@ -132,7 +133,7 @@ class McpBackend:
             )
         except GatewayError as refusal:
             if refusal.code is ErrorCode.MISSING_REQUIREMENTS:
-                self._inputs.note(invocation, mcp_results.answers_to(result))
+                self._inputs.store(invocation, mcp_results.answers_to(result))
             raise
 
     # Calls.
@@ -145,74 +146,63 @@ class McpBackend:
         """
         server, principal, user = lease.replica.target, invocation.principal, invocation.user
         for is_second in (False, True):
-            session = self._sessions.known(server, principal, user)
-            session = session or await self._agree(server, principal, deadline, user)
-            session.calls += 1
+            record = self._sessions.current(server, principal, user)
+            record = record or await self._negotiate(server, principal, deadline, user)
+            record.calls += 1
             try:
-                reply = await self._call(server, session.agreed, invocation, deadline)
+                reply = await self._call(record.peer_for(principal), invocation, deadline)
             finally:
-                session.calls -= 1
-            denial = self._drop_if_denied(session, reply)
+                record.calls -= 1
+            denial = self._drop_if_denied(record, reply)
             if denial is None or not (denial.is_proof or (invocation.idempotent and not is_second)):
                 return reply
         raise unavailable("it does not know the session that it has just given us, or the revision that it named")
 
-    async def _agree(self, server: Server, principal: str, deadline: float, user: str = "") -> Session:
+    async def _negotiate(self, server: Server, principal: str, deadline: float, user: str = "") -> SessionRecord:
         try:
             async with asyncio.timeout(max(deadline - monotonic(), 0.001)):
-                return await self._sessions.agree(server, principal, user)
+                return await self._sessions.negotiate(server, principal, user)
         except TimeoutError as exc:
             raise TransportError(Kind.TIMEOUT, "The handshake took too long.", sent=False) from exc
 
-    async def _call(self, server: Server, agreed: Agreed, invocation: Invocation, deadline: float) -> Reply:
-        id_ = next(self._sessions.ids)
-        answers = self._inputs.of(invocation) if agreed.is_modern else {}
-        request, more = mcp_server.call(agreed, id_, invocation, self._mirrored_by(invocation), answers)
-        max_body = self._settings.max_response_bytes
+    async def _call(self, peer: Peer, invocation: Invocation, deadline: float) -> Reply:
+        id_, session, max_body = next(self._sessions.ids), peer.session, self._settings.max_response_bytes
+        answers = self._inputs.answers_for(invocation) if session.is_modern else {}
+        request, more = mcp_server.call(session, id_, invocation, self._header_arguments_of(invocation), answers)
         try:
             reply = await self._channel.ask(
-                server,
-                agreed,
-                request,
-                id_,
-                invocation.principal,
-                deadline=deadline,
-                max_body=max_body,
-                more=more,
-                report=invocation.report,
+                peer, request, id_, deadline=deadline, max_body=max_body, more=more, report=invocation.report
             )
         except (TransportError, asyncio.CancelledError) as exc:
             may_run = isinstance(exc, asyncio.CancelledError) or (exc.sent and exc.kind is Kind.TIMEOUT)
-            if may_run and not agreed.is_modern:  # a modern server sees that the stream is closed
-                self._channel.tell(server, mcp_server.cancel(agreed, id_), invocation.principal)
+            if may_run and not session.is_modern:  # a modern server sees that the stream is closed
+                self._channel.tell(peer, mcp_server.cancel(session, id_))
             raise
-        task = mcp_server_tasks.created(reply.body) if agreed.is_modern else None
-        if task is None:
-            return reply
-        return await self._tasks.outcome(task, Waiting(server, agreed, invocation.principal, deadline, max_body))
+        task = mcp_server_tasks.created(reply.body) if session.is_modern else None
+        return reply if task is None else await self._tasks.outcome(task, TaskTerms(peer, deadline, max_body))
 
-    def _drop_if_denied(self, session: Session, reply: Reply) -> Denial | None:
+    def _drop_if_denied(self, record: SessionRecord, reply: Reply) -> Denial | None:
         """Drops a session or a revision that the server does not know, by its answer."""
-        denial = mcp_responses.denial_in(session.agreed, reply)
+        denial = mcp_responses.denial_in(record.peer.session, reply)
         if denial is not None:
-            self._sessions.forget(session)
+            self._sessions.forget(record)
             if denial.of == "revision":
-                self._sessions.forget_era(session.server)
+                self._sessions.forget_era(record.peer.server)
         return denial
 
-    def _mirrored_by(self, invocation: Invocation) -> Mirrored:
-        tool = invocation.tool
-        known = self._mirrored.get(tool.remote_id)
-        if known is None or known[0] is not tool.input_schema:
-            known = self._mirrored[tool.remote_id] = tool.input_schema, mcp_server.mirrored_arguments(tool.input_schema)
-        return known[1]
+    def _header_arguments_of(self, invocation: Invocation) -> HeaderArguments:
+        name, schema = invocation.tool.remote_id, invocation.tool.input_schema
+        cached = self._header_arguments.get(name)
+        if cached is None or cached[0] is not schema:
+            cached = self._header_arguments[name] = schema, mcp_server.header_arguments_of(schema)
+        return cached[1]
 
     # Lists.
 
     async def list_tools(self) -> Listing:
         """Asks for all pages of the list of tools. Raises BACKEND_UNAVAILABLE."""
         listing = await self._exchange.list_tools(self._read_list)
-        self._mirrored = {}
+        self._header_arguments = {}
         return listing
 
     async def _read_list(self, reply: Reply) -> Listing:
@@ -230,28 +220,22 @@ class McpBackend:
 
     async def _pages(self, server: Server, deadline: float, *, once_more: bool = False) -> Reply:
         """Raises _DeniedError in addition, if all can be asked once more."""
-        session = self._sessions.known(server, LISTER) or await self._agree(server, LISTER, deadline)
+        record = self._sessions.current(server, LISTER) or await self._negotiate(server, LISTER, deadline)
+        peer = record.peer_for(LISTER)
 
         async def ask(params: JsonObject) -> Reply:
             id_ = next(self._sessions.ids)
-            request = mcp_server.request(session.agreed, id_, "tools/list", params)
+            request = mcp_server.request(peer.session, id_, "tools/list", params)
             reply = await self._channel.ask(
-                server,
-                session.agreed,
-                request,
-                id_,
-                LISTER,
-                deadline=deadline,
-                max_body=MAX_LIST_BYTES,
-                unread_bytes=SHORT_BYTES,
+                peer, request, id_, deadline=deadline, max_body=MAX_LIST_BYTES, unread_bytes=SHORT_BYTES
             )
-            if self._drop_if_denied(session, reply) is not None and once_more:
+            if self._drop_if_denied(record, reply) is not None and once_more:
                 raise _DeniedError
             return reply
 
         reply = await all_pages(ask, self._read_page)
         if reply.status == 200:
-            self._changes.watch(session)
+            self._changes.watch(record)
         return reply
 
     async def _read_page(self, body: bytes) -> tuple[bytes, ...]:

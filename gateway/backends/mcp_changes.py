@@ -14,9 +14,9 @@ from time import monotonic
 
 from msgspec import Struct
 
-from gateway.backends.mcp_channel import MAX_SIDE_BYTES, McpChannel
+from gateway.backends.mcp_channel import MAX_SIDE_BYTES, McpChannel, Peer
 from gateway.backends.mcp_messages import is_about_access, message_of_event
-from gateway.backends.mcp_sessions import REPROBE_S, McpSessions, Session
+from gateway.backends.mcp_sessions import REPROBE_S, McpSessions, SessionRecord
 from gateway.backoff import Backoff, jittered
 from gateway.dialects import mcp_server
 from gateway.sse import is_event_stream
@@ -65,61 +65,62 @@ class McpChanges:
         self._listening: dict[str, asyncio.Task[None]] = {}  # by the URL of the replica
         self._refused_until: dict[str, float] = {}
 
-    def watch(self, session: Session) -> None:
+    def watch(self, record: SessionRecord) -> None:
         """Begins to listen to the replica of a session, unless that is done already or of no use."""
-        url = session.server.url
+        url = record.peer.server.url
         running = self._listening.get(url)
         is_free = running is None or running.done()
-        if session.announces and is_free and monotonic() >= self._refused_until.get(url, 0.0):
-            self._listening[url] = asyncio.create_task(self._keep(session))
+        if record.announces and is_free and monotonic() >= self._refused_until.get(url, 0.0):
+            self._listening[url] = asyncio.create_task(self._keep_listening(record))
 
-    async def _keep(self, session: Session) -> None:
+    async def _keep_listening(self, record: SessionRecord) -> None:
         """Listens for as long as the session is in use; the next list of tools begins anew with another."""
         backoff = Backoff(self._pauses.first_s, self._pauses.longest_s)
-        server, extra = session.server, {"backend": self._backend, "replica": session.server.url}
-        while self._sessions.is_current(session):
+        url = record.peer.server.url
+        extra = {"backend": self._backend, "replica": url}
+        while self._sessions.is_current(record):
             began = monotonic()
-            session.calls += 1  # so that it is not ended as idle
+            record.calls += 1  # so that it is not ended as idle
             try:
-                await self._listen(session)
+                await self._listen(record)
             except RefusedError as exc:
                 log.info("a tool server does not announce changes", extra={**extra, "reason": str(exc)})
-                self._refused_until[server.url] = monotonic() + self._pauses.refused_s
+                self._refused_until[url] = monotonic() + self._pauses.refused_s
                 return
             except TransportError as exc:
                 level = logging.WARNING if exc.kind is Kind.TOO_LARGE else logging.DEBUG
                 log.log(level, "a stream of changes broke off", extra={**extra, "reason": str(exc)})
             finally:
-                session.calls -= 1
+                record.calls -= 1
             if monotonic() >= began + CALM_S:
                 backoff.reset()
             await asyncio.sleep(jittered(backoff.next_s()))
 
-    async def _listen(self, session: Session) -> None:
+    async def _listen(self, record: SessionRecord) -> None:
         """Opens one stream and reads it to its end. Raises RefusedError, TransportError."""
-        agreed = session.agreed
-        request = mcp_server.listen(agreed, next(self._sessions.ids))
-        async with self._channel.stream(session.server, request, session.principal, self._pauses.idle_s) as reply:
+        session = record.peer.session
+        request = mcp_server.listen(session, next(self._sessions.ids))
+        async with self._channel.stream(record.peer, request, self._pauses.idle_s) as reply:
             status = reply.head.status
             if is_about_access(status) and status != NOT_IMPLEMENTED:
                 return  # and ask again
-            if status in SESSION_ENDED and session.has_listened:
-                self._sessions.forget(session)
+            if status in SESSION_ENDED and record.has_listened:
+                self._sessions.forget(record)
                 return
             if status != 200:
                 raise RefusedError(f"status {status}")
             if not is_event_stream(reply.head.header(b"content-type")):
                 raise RefusedError("its answer is no stream of events")
-            session.has_listened = True
-            if not agreed.is_modern:
+            record.has_listened = True
+            if not session.is_modern:
                 self._on_change()
-            await self._read(reply, session)
+            await self._read(reply, record.peer)
 
-    async def _read(self, reply: StreamedReply, session: Session) -> None:
+    async def _read(self, reply: StreamedReply, peer: Peer) -> None:
         budget = EventBudget(
             most_bytes=MOST_BYTES, bytes_per_s=BYTES_PER_S, most_lines=MOST_LINES, lines_per_s=LINES_PER_S
         )
-        queue = session.server.pool.parse_queue
+        queue = peer.server.pool.parse_queue
         with closing(EventReader(reply, MAX_SIDE_BYTES, budget, queue, _ignore_skipped)) as events:
             async for event in events:
                 message = message_of_event(event.data)
@@ -128,7 +129,7 @@ class McpChanges:
                 if message.method == ACKNOWLEDGED:
                     self._on_change()
                 else:
-                    self._channel.take(message, session.server, session.agreed, session.principal)
+                    self._channel.handle(message, peer)
 
     async def aclose(self) -> None:
         """Ends all streams."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from math import inf
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any
 
 from msgspec import Struct
 
@@ -17,7 +16,7 @@ from gateway.backends.mcp_messages import Envelope, is_answer, may_be_answer, me
 from gateway.backends.oauth import ClientCredentials
 from gateway.backends.server import USER_AGENT, Server
 from gateway.dialects import mcp_responses, mcp_server
-from gateway.dialects.mcp_server import Agreed
+from gateway.dialects.mcp_server import NegotiatedSession
 from gateway.dialects.mcp_wire import NO_METHOD
 from gateway.model import JsonObject, Progress
 from gateway.transport import EventBudget, EventReader, Head, Kind, Reply, StreamedReply, TransportError
@@ -37,34 +36,32 @@ MAX_URLS = 16
 MOVED = (307, 308)  # ask for the same request at another place; nothing has run
 CHANGED = "notifications/tools/list_changed"
 
-AnyReply = TypeVar("AnyReply", bound=Reply | StreamedReply)
 Report = Callable[[Progress], None]
 
 
 class McpReply(Reply, frozen=True):
-    """The answer to the request of that id. `urls` were to be opened by the user while the tool ran.
+    """The answer to one request."""
 
-    `is_task`: it says how the task stands that the call has become. `is_legacy`: a revision with sessions was agreed.
-    """
-
-    id: int
-    urls: tuple[JsonObject, ...] = ()
-    is_task: bool = False
-    is_legacy: bool = False
+    id: int  # of the request
+    urls: tuple[JsonObject, ...] = ()  # to be opened by the user while the tool ran
+    is_task: bool = False  # it says how the task stands that the call has become
+    is_legacy: bool = False  # in a revision with sessions
 
 
-def _is_legacy(agreed: Agreed | None) -> bool:
-    return agreed is not None and not agreed.is_modern
-
-
-class _Asked(Struct):
-    """A request that is answered in a stream, and how far that has come. `deadline` as `monotonic` has it."""
+class Peer(Struct, frozen=True):
+    """A replica of an MCP server as one principal talks to it."""
 
     server: Server
-    agreed: Agreed | None
+    session: NegotiatedSession
+    principal: str  # decides which credentials a request has
+
+
+class _StreamExchange(Struct):
+    """A request that is answered in a stream, and how far that has come."""
+
+    peer: Peer
     id: int
-    principal: str
-    deadline: float
+    deadline: float  # as `monotonic` has it
     max_body: int
     budget: EventBudget
     urls: list[JsonObject]
@@ -78,7 +75,7 @@ class _Asked(Struct):
     def can_resume(self) -> bool:
         """Streams of modern servers cannot be resumed (2026-07-28, Transports); others if their events have ids."""
         in_time = monotonic() + self.resume_s < self.deadline
-        return _is_legacy(self.agreed) and bool(self.last_id) and self.resumes < MAX_RESUMES and in_time
+        return self.peer.session.is_legacy and bool(self.last_id) and self.resumes < MAX_RESUMES and in_time
 
 
 class McpChannel:
@@ -96,11 +93,9 @@ class McpChannel:
 
     async def ask(
         self,
-        server: Server,
-        agreed: Agreed | None,
+        peer: Peer,
         request: WireRequest,
         id_: int,
-        principal: str,
         *,
         deadline: float,
         max_body: int,
@@ -113,43 +108,47 @@ class McpChannel:
         `report` takes how far the server says that it has come. An event of more than `unread_bytes` is not looked at:
         it counts as the answer, and its reader sees whether it is.
         """
+        reply = await self._send(peer, request, deadline, max_body, more)
+        if isinstance(reply, Reply) and reply.status in MOVED and peer.server.take_slash(reply.header(b"location")):
+            reply = await self._send(peer, request, deadline, max_body, more)
+        if isinstance(reply, StreamedReply):
+            budget = EventBudget(
+                most_bytes=STREAM_TIMES * max_body, bytes_per_s=0.0, most_lines=MOST_LINES, lines_per_s=LINES_PER_S
+            )
+            exchange = _StreamExchange(peer, id_, deadline, max_body, budget, [], report, unread_bytes)
+            return await self._read_streams(reply, exchange)
+        return McpReply(reply.status, reply.headers, reply.body, id_, is_legacy=peer.session.is_legacy)
+
+    async def _send(
+        self, peer: Peer, request: WireRequest, deadline: float, max_body: int, more: Headers = ()
+    ) -> Reply | StreamedReply:
+        """Sends a request with its principal's credentials. Raises TransportError."""
 
         def send() -> Awaitable[Reply | StreamedReply]:
-            return server.pool.reply_or_events(
+            return peer.server.pool.reply_or_events(
                 request.method,
-                server.endpoint,
-                self._headers(request, principal),
+                peer.server.endpoint,
+                self._headers(request, peer.principal),
                 request.body,
                 more=more,
                 timeout_s=max(deadline - monotonic(), 0.001),
                 max_body=max_body,
             )
 
-        reply = await self._authorized(send, deadline - monotonic())
-        if isinstance(reply, Reply) and reply.status in MOVED and server.take_slash(reply.header(b"location")):
-            reply = await self._authorized(send, deadline - monotonic())
-        if isinstance(reply, StreamedReply):
-            most_bytes = STREAM_TIMES * max_body
-            budget = EventBudget(most_bytes=most_bytes, bytes_per_s=0.0, most_lines=MOST_LINES, lines_per_s=LINES_PER_S)
-            asked = _Asked(server, agreed, id_, principal, deadline, max_body, budget, [], report, unread_bytes)
-            return await self._read_streams(reply, asked)
-        return McpReply(reply.status, reply.headers, reply.body, id_, is_legacy=_is_legacy(agreed))
-
-    async def _authorized(self, send: Callable[[], Awaitable[AnyReply]], timeout_s: float) -> AnyReply:
-        return await (send() if self._tokens is None else self._tokens.authorized(send, timeout_s))
+        return await (send() if self._tokens is None else self._tokens.authorized(send, deadline - monotonic()))
 
     def _headers(self, request: WireRequest, principal: str) -> Headers:
         return (USER_AGENT, *request.headers, *self._credentials(principal))
 
     # Streams of events.
 
-    async def _read_streams(self, events: StreamedReply, asked: _Asked) -> McpReply:
+    async def _read_streams(self, events: StreamedReply, exchange: _StreamExchange) -> McpReply:
         """The response out of a stream, or out of one that resumes it. Raises TransportError, which counts as sent."""
         while True:
-            queue = asked.server.pool.parse_queue
-            reader, response = EventReader(events, asked.max_body, asked.budget, queue), None
+            queue = exchange.peer.server.pool.parse_queue
+            reader, response = EventReader(events, exchange.max_body, exchange.budget, queue), None
             try:
-                response = await self._read_events(reader, events.head, asked)
+                response = await self._read_events(reader, events.head, exchange)
             except TransportError as exc:
                 if exc.kind is not Kind.CLOSED:
                     raise
@@ -158,38 +157,38 @@ class McpChannel:
                 self._leave(events, is_answered=response is not None)
             if response is not None:
                 return response
-            if reader.last_id not in (b"", asked.last_id):
-                asked.last_id, asked.resumes = reader.last_id, 0
+            if reader.last_id not in (b"", exchange.last_id):
+                exchange.last_id, exchange.resumes = reader.last_id, 0
             if reader.retry_ms is not None:
-                asked.resume_s = max(reader.retry_ms / 1000, LEAST_RESUME_S)
-            events = await self._resumed(asked)
+                exchange.resume_s = max(reader.retry_ms / 1000, LEAST_RESUME_S)
+            events = await self._resumed(exchange)
 
-    async def _read_events(self, events: EventReader, head: Head, asked: _Asked) -> McpReply | None:
+    async def _read_events(self, events: EventReader, head: Head, exchange: _StreamExchange) -> McpReply | None:
         """Reads up to the response; None if the stream ends without one."""
         async for event in events:
-            if len(event.data) <= asked.unread_bytes:
+            if len(event.data) <= exchange.unread_bytes:
                 message = message_of_event(event.data)
                 if message is not None and message.method is not None:
-                    self._note(message, asked)
+                    self._note(message, exchange)
                 if message is None:
                     if not may_be_answer(event.data):
                         continue
-                elif message.method is not None or not is_answer(message, asked.id):
+                elif message.method is not None or not is_answer(message, exchange.id):
                     continue
             headers = (pair for pair in head.headers if pair[0] != b"content-type")
             json = (b"content-type", b"application/json")
-            urls, is_legacy = tuple(asked.urls), _is_legacy(asked.agreed)
-            return McpReply(head.status, (json, *headers), event.data, asked.id, urls, is_legacy=is_legacy)
+            urls, is_legacy = tuple(exchange.urls), exchange.peer.session.is_legacy
+            return McpReply(head.status, (json, *headers), event.data, exchange.id, urls, is_legacy=is_legacy)
         return None
 
-    async def _resumed(self, asked: _Asked) -> StreamedReply:
+    async def _resumed(self, exchange: _StreamExchange) -> StreamedReply:
         """A stream that goes on where the last one ended (2025-11-25, Transports). Raises CLOSED if there is none."""
-        while asked.agreed is not None and asked.can_resume:
-            asked.resumes += 1
-            await asyncio.sleep(asked.resume_s)
-            request = mcp_server.resume(asked.agreed, asked.last_id)
+        while exchange.can_resume:
+            exchange.resumes += 1
+            await asyncio.sleep(exchange.resume_s)
+            request = mcp_server.resume(exchange.peer.session, exchange.last_id)
             try:
-                reply = await self._authorized(partial(self._resume, request, asked), asked.deadline - monotonic())
+                reply = await self._send(exchange.peer, request, exchange.deadline, MAX_SIDE_BYTES)
             except TransportError as exc:
                 if exc.kind is Kind.TIMEOUT:
                     raise TransportError(exc.kind, str(exc), sent=True) from exc
@@ -202,24 +201,12 @@ class McpChannel:
             break
         raise TransportError(Kind.CLOSED, "The stream ended without a response.", sent=True)
 
-    def _resume(self, request: WireRequest, asked: _Asked) -> Awaitable[Reply | StreamedReply]:
-        return asked.server.pool.reply_or_events(
-            request.method,
-            asked.server.endpoint,
-            self._headers(request, asked.principal),
-            b"",
-            timeout_s=max(asked.deadline - monotonic(), 0.001),
-            max_body=MAX_SIDE_BYTES,
-        )
-
     @asynccontextmanager
-    async def stream(
-        self, server: Server, request: WireRequest, principal: str, idle_s: float
-    ) -> AsyncIterator[StreamedReply]:
+    async def stream(self, peer: Peer, request: WireRequest, idle_s: float) -> AsyncIterator[StreamedReply]:
         """Opens a stream that no response ends; after `idle_s` of silence it does. Raises TransportError."""
         if self._tokens is not None:
             await self._tokens.ready(SIDE_S)
-        headers = self._headers(request, principal)
+        server, headers = peer.server, self._headers(request, peer.principal)
         async with server.pool.stream(
             request.method, server.endpoint, headers, request.body, timeout_s=inf, idle_s=idle_s, max_body=None
         ) as reply:
@@ -232,41 +219,41 @@ class McpChannel:
 
     # What the server asks for while a tool runs.
 
-    def _note(self, message: Envelope, asked: _Asked) -> None:
-        """Takes what comes before the response."""
-        if message.method == "notifications/progress" and asked.report is not None:
-            progress = mcp_responses.progress_of(message.params, asked.id)
+    def _note(self, message: Envelope, exchange: _StreamExchange) -> None:
+        """Handles what comes before the response."""
+        if message.method == "notifications/progress" and exchange.report is not None:
+            progress = mcp_responses.progress_of(message.params, exchange.id)
             if progress is not None:
-                asked.report(progress)
-        url = self.take(message, asked.server, asked.agreed, asked.principal)
-        if url is not None and len(asked.urls) < MAX_URLS:
-            asked.urls.append(url)
+                exchange.report(progress)
+        url = self.handle(message, exchange.peer)
+        if url is not None and len(exchange.urls) < MAX_URLS:
+            exchange.urls.append(url)
 
-    def take(self, message: Envelope, server: Server, agreed: Agreed | None, principal: str) -> JsonObject | None:
-        """Takes a notification, or answers a request of the server's at once: silence would hold its tool up.
+    def handle(self, message: Envelope, peer: Peer) -> JsonObject | None:
+        """Handles a notification, or answers a request of the server's at once: silence would hold its tool up.
 
         Returns the URL that it has for the user, if it has one.
         """
-        id_, url = message.id, None
+        id_, session, url = message.id, peer.session, None
         if message.method == CHANGED:
             self._on_change()
-        if agreed is None or not (type(id_) is int or (isinstance(id_, str) and len(id_) <= MAX_ID)):
+        if not session.version or not (type(id_) is int or (isinstance(id_, str) and len(id_) <= MAX_ID)):
             return None  # a notification, or what is no request
         if message.method == "ping":
-            answer = mcp_server.answer(agreed, id_, "result", {})
+            answer = mcp_server.answer(session, id_, "result", {})
         elif message.method == "elicitation/create" and (url := read_url_to_open(message.params)):
-            answer = mcp_server.answer(agreed, id_, "result", {"action": "cancel"})
+            answer = mcp_server.answer(session, id_, "result", {"action": "cancel"})
         else:
             error: JsonObject = {"code": NO_METHOD, "message": "Method not found"}
-            answer = mcp_server.answer(agreed, id_, "error", error)
-        self.tell(server, answer, principal)
+            answer = mcp_server.answer(session, id_, "error", error)
+        self.tell(peer, answer)
         return url
 
     # Requests without a waiting caller.
 
-    def tell(self, server: Server, request: WireRequest, principal: str) -> None:
+    def tell(self, peer: Peer, request: WireRequest) -> None:
         """Sends a message that has no response, without waiting for it."""
-        self._start(self._tell(server, request, principal))
+        self._start(self._tell(peer, request))
 
     def _start(self, work: Any) -> bool:
         """Runs something beside the calls; False if too much runs already."""
@@ -278,27 +265,16 @@ class McpChannel:
         task.add_done_callback(self._side.discard)
         return True
 
-    async def _tell(self, server: Server, request: WireRequest, principal: str) -> None:
+    async def _tell(self, peer: Peer, request: WireRequest) -> None:
         with suppress(TransportError):
-            await self.post(server, request, principal, timeout_s=SIDE_S)
+            await self.post(peer, request, timeout_s=SIDE_S)
 
-    async def post(self, server: Server, request: WireRequest, principal: str, *, timeout_s: float) -> Reply:
+    async def post(self, peer: Peer, request: WireRequest, *, timeout_s: float) -> Reply:
         """Sends a message that has no response. Raises TransportError.
 
         A server that answers with a stream of events has taken it; nothing more has to come.
         """
-
-        def send() -> Awaitable[Reply | StreamedReply]:
-            return server.pool.reply_or_events(
-                request.method,
-                server.endpoint,
-                self._headers(request, principal),
-                request.body,
-                timeout_s=timeout_s,
-                max_body=MAX_SIDE_BYTES,
-            )
-
-        reply = await self._authorized(send, timeout_s)
+        reply = await self._send(peer, request, monotonic() + timeout_s, MAX_SIDE_BYTES)
         if not isinstance(reply, StreamedReply):
             return reply
         reply.close()

@@ -1,4 +1,4 @@
-"""What MCP servers gave with calls that the user has to allow first, for when the same call comes again.
+"""Answers to MCP servers whose calls the user has to allow first, for when the same call comes again.
 
 A modern server keeps nothing: its `requestState` has to come back with the answers (2026-07-28, Multi Round-Trip
 Requests). Callers of other protocols know nothing of it, so it stays in the memory of this process, by principal, user,
@@ -24,40 +24,40 @@ Key = tuple[str, str, str, bytes]
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 
-class _Asked(Struct):
-    answers: JsonObject
-    until: float
+class _Answers(Struct):
+    params: JsonObject
+    expires_at: float
 
 
 class McpInputs:
     """Keeps the latest `most` of them, each for an hour."""
 
     def __init__(self, *, most: int = MAX_KEPT, clock: Callable[[], float] = monotonic) -> None:
-        self._kept: OrderedDict[Key, _Asked] = OrderedDict()
+        self._answers: OrderedDict[Key, _Answers] = OrderedDict()
         self._most = most
         self._clock = clock
 
-    def note(self, invocation: Invocation, params: JsonObject) -> None:
+    def store(self, invocation: Invocation, params: JsonObject) -> None:
         """Keeps the params that the same call is to have when it comes again; those that are too long are not kept."""
         key = _key(invocation)
-        self._kept.pop(key, None)
+        self._answers.pop(key, None)
         if len(_encode(params)) > MAX_BYTES:
             return
-        while len(self._kept) >= self._most:
-            self._kept.popitem(last=False)
-        self._kept[key] = _Asked(params, self._clock() + KEPT_S)
+        while len(self._answers) >= self._most:
+            self._answers.popitem(last=False)
+        self._answers[key] = _Answers(params, self._clock() + KEPT_S)
 
-    def of(self, invocation: Invocation) -> JsonObject:
+    def answers_for(self, invocation: Invocation) -> JsonObject:
         """The params that a call has beside its own; none for most."""
-        if not self._kept:
+        if not self._answers:
             return {}
-        asked = self._kept.get(_key(invocation))
-        return asked.answers if asked is not None and self._clock() < asked.until else {}
+        answers = self._answers.get(_key(invocation))
+        return answers.params if answers is not None and self._clock() < answers.expires_at else {}
 
     def forget(self, invocation: Invocation) -> None:
-        """Drops what was kept for a call that its server has answered."""
-        if self._kept:
-            self._kept.pop(_key(invocation), None)
+        """Drops the answers for a call that its server has answered."""
+        if self._answers:
+            self._answers.pop(_key(invocation), None)
 
 
 def _key(invocation: Invocation) -> Key:

@@ -13,7 +13,7 @@ from gateway.dialects import lists
 from gateway.dialects.definitions import UnreadableTool, requirements_of
 from gateway.dialects.listings import MAX_SHOWN, Gathered, Summary, decode_bounds, most_as_sent
 from gateway.dialects.mcp_members import icons_of, passed_on
-from gateway.dialects.mcp_server import mirrored_arguments
+from gateway.dialects.mcp_server import header_arguments_of
 from gateway.dialects.mcp_tools import HINTS, ID_MEMBER, REQUIREMENTS_MEMBER
 from gateway.jsontext import JsonError, encode
 from gateway.model import Json, JsonObject, ToolDefinition
@@ -125,7 +125,7 @@ def _input(entry: JsonObject) -> JsonObject:
     if kind != "object" and not (isinstance(kind, list) and "object" in kind):
         raise DefinitionError("its input schema is not of type object")
     try:
-        mirrored_arguments(schema)
+        header_arguments_of(schema)
     except ValueError as exc:
         raise DefinitionError(str(exc)) from exc
     return schema

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from gateway import jsontext
-from gateway.dialects.mcp_server import Agreed
+from gateway.dialects.mcp_server import NegotiatedSession
 from gateway.dialects.mcp_wire import (
     HEADER_MISMATCH,
     INVALID,
@@ -150,7 +150,7 @@ class Denial(Struct, frozen=True):
     is_proof: bool
 
 
-def denial_in(agreed: Agreed, reply: Answer) -> Denial | None:
+def denial_in(session: NegotiatedSession, reply: Answer) -> Denial | None:
     """What an answer denies; None for one that does not speak of that.
 
     A healthy session that is taken for a dead one costs a handshake, a dead one that is kept costs every call: so real
@@ -160,15 +160,15 @@ def denial_in(agreed: Agreed, reply: Answer) -> Denial | None:
     if status < 400 and (len(body) > MAX_DENIAL_BYTES or b'"error"' not in body):
         return None  # nearly all
     error = _error_in(body)
-    if status == 404 and agreed.session is not None:  # by a tool of some server's, if the error speaks of neither
+    if status == 404 and session.id is not None:  # by a tool of some server's, if the error speaks of neither
         return Denial("session", error is None or NO_SESSION.search(error.message[:MAX_DENIAL]) is not None)
-    if status == 400 and error is not None and (denied := _refused_by_transport(agreed, error)) is not None:
+    if status == 400 and error is not None and (denied := _refused_by_transport(session, error)) is not None:
         return denied
     text = body[:MAX_DENIAL].decode("utf-8", "replace") if error is None else error.text
-    is_mute = agreed.session is not None and status in (DENIALS if error is None else (GONE,))
+    is_mute = session.id is not None and status in (DENIALS if error is None else (GONE,))
     if not (is_mute or ENDED_SESSION.search(text)):
         return None
-    return Denial("revision" if agreed.is_modern else "session", False)
+    return Denial("revision" if session.is_modern else "session", False)
 
 
 def _error_in(body: bytes) -> _Error | None:
@@ -180,12 +180,12 @@ def _error_in(body: bytes) -> _Error | None:
         return None
 
 
-def _refused_by_transport(agreed: Agreed, error: _Error) -> Denial | None:
+def _refused_by_transport(session: NegotiatedSession, error: _Error) -> Denial | None:
     """What a 400 says that comes before any tool."""
     code, message = error.code, error.message[:MAX_DENIAL]
     if code == UNSUPPORTED_VERSION:
         return Denial("revision", True)
-    if agreed.is_modern:
+    if session.is_modern:
         return Denial("revision", True) if code in OF_TRANSPORTS and NO_REVISION.search(message) else None
     if code in MODERN_ERRORS or (code == PARAMS and PREFIX in message):
         return Denial("revision", True)

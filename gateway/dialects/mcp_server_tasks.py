@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct, field
 
 from gateway.dialects.mcp_results import RpcFailure, failed_call, input_required, result_of
-from gateway.dialects.mcp_server import Agreed, request
+from gateway.dialects.mcp_server import NegotiatedSession, request
 from gateway.dialects.mcp_wire import INTERNAL, PARAMS
 from gateway.dialects.replies import BrokenReplyError, without_mark
 from gateway.errors import FailureCode
@@ -29,12 +29,12 @@ UNANSWERABLE = "The tool server asks for input that the gateway cannot give; the
 
 
 class Task(Struct, frozen=True):
-    """A task as its server says it stands, and how soon to ask again. `is_known` False: the server has no such task."""
+    """A task as its server says it stands."""
 
     id: str
     status: str
-    poll_s: float = POLL_MS / 1000
-    is_known: bool = True
+    poll_s: float = POLL_MS / 1000  # how soon to ask again
+    exists: bool = True  # False: the server has no such task
 
     @property
     def is_working(self) -> bool:
@@ -76,15 +76,15 @@ def created(body: bytes) -> Task | None:
     return _task(response.result) if 0 < len(response.result.id) <= MAX_ID else None
 
 
-def looked_at(body: bytes, asked: Task) -> Task | None:
+def task_in(body: bytes, task_id: str) -> Task | None:
     """How a task stands by the answer to `tasks/get`; None if that does not tell."""
     response = _response(body)
     if response is None:
         return None
     if response.error is not None:
-        return Task(asked.id, "", is_known=False) if response.error.code == PARAMS else None
-    said = response.result
-    return None if said is None or said.id != asked.id else _task(said)
+        return Task(task_id, "", exists=False) if response.error.code == PARAMS else None
+    result = response.result
+    return None if result is None or result.id != task_id else _task(result)
 
 
 def _response(body: bytes) -> _Response | None:
@@ -94,11 +94,11 @@ def _response(body: bytes) -> _Response | None:
         return None
 
 
-def _task(said: _Task) -> Task | None:
-    if said.status not in STATUSES:
+def _task(result: _Task) -> Task | None:
+    if result.status not in STATUSES:
         return None
-    poll_ms = said.poll_ms if type(said.poll_ms) in (int, float) else POLL_MS
-    return Task(said.id, said.status, min(max(poll_ms, LEAST_POLL_MS), MAX_POLL_MS) / 1000)
+    poll_ms = result.poll_ms if type(result.poll_ms) in (int, float) else POLL_MS
+    return Task(result.id, result.status, min(max(poll_ms, LEAST_POLL_MS), MAX_POLL_MS) / 1000)
 
 
 def pause_s(task: Task, left_s: float, blind: int) -> float:
@@ -108,14 +108,14 @@ def pause_s(task: Task, left_s: float, blind: int) -> float:
     return min(task.poll_s * (1 << blind), left_s - LAST_LOOK_S if left_s > 2 * LAST_LOOK_S else left_s)
 
 
-def get(agreed: Agreed, id_: int, task: Task) -> WireRequest:
+def get(session: NegotiatedSession, id_: int, task: Task) -> WireRequest:
     """Asks how a task stands."""
-    return request(agreed, id_, "tasks/get", {"taskId": task.id})
+    return request(session, id_, "tasks/get", {"taskId": task.id})
 
 
-def cancel(agreed: Agreed, id_: int, task: Task) -> WireRequest:
+def cancel(session: NegotiatedSession, id_: int, task: Task) -> WireRequest:
     """Says that a task is not waited for any more."""
-    return request(agreed, id_, "tasks/cancel", {"taskId": task.id})
+    return request(session, id_, "tasks/cancel", {"taskId": task.id})
 
 
 def task_result(

@@ -12,7 +12,7 @@ from gateway import jsontext
 from gateway.backends.mcp_channel import McpReply
 from gateway.dialects import mcp_responses, mcp_server_tasks
 from gateway.dialects.mcp_answers import McpEncoder
-from gateway.dialects.mcp_server import Agreed
+from gateway.dialects.mcp_server import NegotiatedSession
 from gateway.dialects.replies import BrokenReplyError
 from gateway.errors import GatewayError
 from gateway.model import ToolResult
@@ -46,8 +46,8 @@ BODIES = damaged(DOCUMENTS).map(jsontext.encode) | damaged_bytes([jsontext.encod
 def test_any_answer_to_a_call_is_a_result_or_a_refusal(body: bytes, status: int, is_task: bool) -> None:
     reply = McpReply(status, ((b"content-type", b"application/json"),), body, 7, is_task=is_task)
     mcp_server_tasks.created(body)
-    for agreed in (Agreed(MODERN), Agreed(LEGACY, b"s")):
-        mcp_responses.denial_in(agreed, reply)
+    for session in (NegotiatedSession(MODERN), NegotiatedSession(LEGACY, b"s")):
+        mcp_responses.denial_in(session, reply)
     try:
         result = BACKEND.decode_reply(reply, INVOCATION, None)
     except (GatewayError, BrokenReplyError):

@@ -89,9 +89,9 @@ def test_mcp_70_states_are_few_short_and_old_ones_are_dropped() -> None:
     calls = [replace(ANNA, arguments={"n": n}) for n in range(3)]
     params: Any = {"inputResponses": {}, "requestState": "s"}
     for call in calls:
-        inputs.note(call, params)
-    assert [inputs.of(call) for call in calls] == [{}, params, params]
-    inputs.note(calls[1], {"requestState": "s" * MAX_BYTES})
-    assert inputs.of(calls[1]) == {}
+        inputs.store(call, params)
+    assert [inputs.answers_for(call) for call in calls] == [{}, params, params]
+    inputs.store(calls[1], {"requestState": "s" * MAX_BYTES})
+    assert inputs.answers_for(calls[1]) == {}
     now = KEPT_S
-    assert inputs.of(calls[2]) == {}
+    assert inputs.answers_for(calls[2]) == {}

@@ -121,15 +121,15 @@ async def sessions_of(double: Double, clock: list[float], **limits: Any) -> Asyn
 async def test_mcp_52_a_server_that_was_legacy_is_asked_again_after_an_hour() -> None:
     clock = [0.0]
     async with serving("legacy") as double, sessions_of(double, clock) as (sessions, server):
-        assert (await sessions.agree(server, "anna")).agreed.version == LEGACY
+        assert (await sessions.negotiate(server, "anna")).peer.session.version == LEGACY
         double.era = "modern"
         await sessions.review(server, "anna")
         assert len(double.of("server/discover")) == 1
         clock[0] = REPROBE_S
         await sessions.review(server, "anna")
-        session = sessions.known(server, "anna")
+        session = sessions.current(server, "anna")
         assert session is not None
-        assert session.agreed.version == MODERN
+        assert session.peer.session.version == MODERN
 
 
 @pytest.mark.parametrize(("before", "after"), [("modern", "legacy"), ("legacy", "modern")])
@@ -181,39 +181,39 @@ async def test_mcp_57_sessions_are_shared_only_if_told() -> None:
 async def test_mcp_57_idle_sessions_are_ended_and_those_in_use_are_not() -> None:
     clock = [0.0]
     async with serving("legacy") as double, sessions_of(double, clock) as (sessions, server):
-        busy = await sessions.agree(server, "anna")
+        busy = await sessions.negotiate(server, "anna")
         busy.calls = 1
-        await sessions.agree(server, "bert")
+        await sessions.negotiate(server, "bert")
         clock[0] = IDLE_S / 2
-        assert sessions.known(server, "carl") is None
-        await sessions.agree(server, "carl")
+        assert sessions.current(server, "carl") is None
+        await sessions.negotiate(server, "carl")
         clock[0] = IDLE_S + 1
         await sessions.review(server, "anna")
         await double.until(lambda: len(double.of("DELETE")) == 1)
         assert double.of("DELETE")[0].request.header("mcp-session-id") == "s2"
-        assert sessions.known(server, "anna") is busy
-        assert sessions.known(server, "bert") is None
-        assert sessions.known(server, "carl") is not None
+        assert sessions.current(server, "anna") is busy
+        assert sessions.current(server, "bert") is None
+        assert sessions.current(server, "carl") is not None
 
 
 async def test_mcp_57_there_are_at_most_so_many_sessions() -> None:
     async with serving("legacy") as double, sessions_of(double, [0.0], most=2) as (sessions, server):
         for principal in ("anna", "bert", "carl"):
-            await sessions.agree(server, principal)
+            await sessions.negotiate(server, principal)
         await double.until(lambda: len(double.of("DELETE")) == 1)
         assert double.of("DELETE")[0].request.header("mcp-session-id") == "s1"
 
 
 async def test_a_caller_that_names_many_users_ends_its_own_sessions_first() -> None:
     async with serving("legacy") as double, sessions_of(double, [0.0], most=3) as (sessions, server):
-        bert = await sessions.agree(server, "bert")
-        busy = await sessions.agree(server, "anna", "user 0")
+        bert = await sessions.negotiate(server, "bert")
+        busy = await sessions.negotiate(server, "anna", "user 0")
         busy.calls = 1
         for number in range(1, 6):
-            await sessions.agree(server, "anna", f"user {number}")
-        assert sessions.known(server, "bert") is bert
-        assert sessions.known(server, "anna", "user 0") is busy
-        assert [sessions.known(server, "anna", f"user {number}") is None for number in range(1, 6)] == [True] * 4 + [
+            await sessions.negotiate(server, "anna", f"user {number}")
+        assert sessions.current(server, "bert") is bert
+        assert sessions.current(server, "anna", "user 0") is busy
+        assert [sessions.current(server, "anna", f"user {number}") is None for number in range(1, 6)] == [True] * 4 + [
             False
         ]
 

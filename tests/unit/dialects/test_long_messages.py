@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gateway.backends.challenges import MAX_URL, is_https_or_loopback
 from gateway.dialects import mcp_responses, mcp_results, rcrt, replies
 from gateway.dialects.mcp_results import RpcFailure
-from gateway.dialects.mcp_server import Agreed
+from gateway.dialects.mcp_server import NegotiatedSession
 from gateway.dialects.replies import BrokenReplyError
 from gateway.errors import GatewayError
 from gateway.model import Invocation
@@ -43,7 +43,9 @@ def answer_error(text: str, invocation: Invocation) -> None:
 def find_loss(text: str, _: Invocation) -> None:
     error = {"code": -32000, "message": text}
     for status in (200, 400):
-        mcp_responses.denial_in(Agreed("2025-11-25", b"s"), Reply(status, JSON, json.dumps({"error": error}).encode()))
+        mcp_responses.denial_in(
+            NegotiatedSession("2025-11-25", b"s"), Reply(status, JSON, json.dumps({"error": error}).encode())
+        )
 
 
 def find_path(text: str, _: Invocation) -> None:

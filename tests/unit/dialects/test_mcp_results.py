@@ -11,15 +11,15 @@ from msgspec.structs import replace
 from gateway.dialects import mcp_responses, mcp_results
 from gateway.dialects.mcp_responses import Denial
 from gateway.dialects.mcp_results import RpcFailure
-from gateway.dialects.mcp_server import Agreed
+from gateway.dialects.mcp_server import NegotiatedSession
 from gateway.dialects.replies import BrokenReplyError
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import ToolFailure, ToolResult
 from tests.unit.dialects.answers import invocation, reply
 
-SESSION = Agreed("2025-11-25", b"s1")
-NO_SESSION = Agreed("2025-11-25")
-MODERN = Agreed("2026-07-28")
+SESSION = NegotiatedSession("2025-11-25", b"s1")
+NO_SESSION = NegotiatedSession("2025-11-25")
+MODERN = NegotiatedSession("2026-07-28")
 IMAGE = {"type": "image", "data": "aGk=", "mimeType": "image/png"}
 LINK = {"type": "resource_link", "uri": "file:///a", "name": "a"}
 NO_REASON = "The tool failed without saying why."
@@ -145,7 +145,7 @@ def error(code: int, message: str) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
 
 
-Case = tuple[Agreed, int, Any]
+Case = tuple[NegotiatedSession, int, Any]
 Cases = dict[Literal["session", "revision"], list[Case]]
 PROVED: Cases = {
     "session": [
@@ -204,18 +204,18 @@ KEPT: list[Case] = [
     (MODERN, 400, error(-32020, "Mcp-Param-N is missing")),
     (MODERN, 404, error(-32601, "Method not found")),
 ]
-EXPECTED: list[tuple[Agreed, int, Any, Denial | None]] = [
+EXPECTED: list[tuple[NegotiatedSession, int, Any, Denial | None]] = [
     *((*case, Denial(of, True)) for of, cases in PROVED.items() for case in cases),
     *((*case, Denial(of, False)) for of, cases in DENIED.items() for case in cases),
     *((*case, None) for case in KEPT),
 ]
 
 
-@pytest.mark.parametrize(("agreed", "status", "body", "denial"), EXPECTED, ids=repr)
+@pytest.mark.parametrize(("session", "status", "body", "denial"), EXPECTED, ids=repr)
 def test_mcp_59_a_denial_of_our_session_is_known_and_only_some_prove_that_nothing_has_run(
-    agreed: Agreed, status: int, body: Any, denial: Denial | None
+    session: NegotiatedSession, status: int, body: Any, denial: Denial | None
 ) -> None:
-    assert mcp_responses.denial_in(agreed, reply(status, body)) == denial
+    assert mcp_responses.denial_in(session, reply(status, body)) == denial
 
 
 MESSAGES: list[tuple[int, Any, Any]] = [

@@ -10,11 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.dialects import mcp_server
-from gateway.dialects.mcp_server import Agreed
+from gateway.dialects.mcp_server import NegotiatedSession
 from gateway.model import Invocation
 from tests.unit.dialects.answers import invocation
 
-MODERN, LEGACY = Agreed("2026-07-28"), Agreed("2025-06-18", b"s1")
+MODERN, LEGACY = NegotiatedSession("2026-07-28"), NegotiatedSession("2025-06-18", b"s1")
 TRACE = (b"traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 
 
@@ -22,10 +22,10 @@ def mirrored(value: Any, **header: Any) -> dict[str, Any]:
     return {"type": "object", "properties": {"region": {"type": value, "x-mcp-header": "Region"} | header}}
 
 
-def called(agreed: Agreed, call: Invocation) -> tuple[dict[str, str], dict[str, Any]]:
+def called(session: NegotiatedSession, call: Invocation) -> tuple[dict[str, str], dict[str, Any]]:
     """Headers and body of a call."""
-    where = mcp_server.mirrored_arguments(call.tool.input_schema)
-    request, more = mcp_server.call(agreed, 7, call, where, {})
+    where = mcp_server.header_arguments_of(call.tool.input_schema)
+    request, more = mcp_server.call(session, 7, call, where, {})
     return {name.decode(): value.decode() for name, value in (*request.headers, *more)}, json.loads(request.body)
 
 
@@ -87,8 +87,8 @@ def test_mcp_53_headers_repeat_the_arguments_that_the_schema_names(
 ) -> None:
     call = invocation()
     call = replace(call, arguments=arguments, tool=replace(call.tool, input_schema=schema))
-    for agreed, repeated in ((MODERN, expected), (LEGACY, {})):
-        headers, _ = called(agreed, call)
+    for session, repeated in ((MODERN, expected), (LEGACY, {})):
+        headers, _ = called(session, call)
         assert {name: value for name, value in headers.items() if name.startswith("mcp-param-")} == repeated
 
 
@@ -110,9 +110,9 @@ INVALID = [
 @pytest.mark.parametrize("schema", INVALID, ids=json.dumps)
 def test_mcp_54_a_schema_with_an_invalid_header_is_refused(schema: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="x-mcp-header"):
-        mcp_server.mirrored_arguments(schema)
+        mcp_server.header_arguments_of(schema)
 
 
 def test_mcp_54_a_property_or_a_value_of_that_name_is_no_header() -> None:
     schema = {"properties": {"x-mcp-header": {"type": "number", "default": {"x-mcp-header": 1}}}}
-    assert mcp_server.mirrored_arguments(schema) == []
+    assert mcp_server.header_arguments_of(schema) == []

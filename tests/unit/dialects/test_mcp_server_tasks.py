@@ -69,7 +69,7 @@ UNTOLD = [b"", b"\xff", b"[]", b"[" * 100_000, b'{"error":{"code":-32603}}', tol
 
 @pytest.mark.parametrize("body", UNTOLD, ids=lambda body: repr(body[:60]))
 def test_mcp_71_any_other_answer_does_not_tell_how_a_task_stands(body: bytes) -> None:
-    assert mcp_server_tasks.looked_at(body, WORKING) is None
+    assert mcp_server_tasks.task_in(body, WORKING.id) is None
 
 
 PAUSES = [(60.0, 0, 2.0), (60.0, 3, 16.0), (1.5, 0, 1.0), (0.5, 0, 0.5), (-1.0, 0, -1.0)]
