@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from itertools import chain
@@ -41,7 +41,6 @@ from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.registry import Calls
 from gateway.catalogue.catalogue import Catalogue
 from gateway.challenges import CLOCKS_DIFFER_S, CallChallenge, Challenge, Challenges, Consents, Looks, digest
-from gateway.console.calls import RunningRequest
 from gateway.console.host import ConsoleHost
 from gateway.console.public import public_console
 from gateway.http.accesslog import AccessLog
@@ -58,6 +57,7 @@ from gateway.offload import ChildTasks, Offload
 from gateway.pipeline import Pipeline
 from gateway.ports import Backend, Outcomes, Receiver
 from gateway.request import Request
+from gateway.server import Listener
 from gateway.settings import BackendSettings, CallbackBackendSettings, Config, StateSettings
 from gateway.state.sealing import Digester, Sealer, TimedSealer
 from gateway.surfaces import Surface
@@ -66,11 +66,7 @@ from gateway.tracing import random_digits
 
 
 class Gateway:
-    """A gateway ready to be started: two ASGI applications, and the background work they need.
-
-    `requests` are the tasks of requests under way, and `running` are requests with their tasks; a listener replaces
-    both by its own. `connections` returns how many it has, and may have.
-    """
+    """A gateway ready to be started: two ASGI applications, and the background work they need."""
 
     def __init__(
         self,
@@ -79,21 +75,26 @@ class Gateway:
         access: AccessLog | None = None,
         file: Path | None = None,
         more_surfaces: Sequence[Surface] = (),
+        listener: Listener | None = None,
     ) -> None:
-        """`access` logs requests; without it they are not logged. `file` is where the configuration was read."""
+        """`access` logs requests; without it they are not logged. `file` is where the configuration was read.
+
+        `listener` will serve callers; without one, nothing is known of connections.
+        """
         self._more_surfaces = more_surfaces
         remembered = config.state or StateSettings()
         keys = [key.get_secret_value() for key in remembered.keys]
-        self.requests: set[asyncio.Task[Any]] = set()
-        self.running: Callable[[], Iterable[RunningRequest]] = lambda: ()
-        self.connections: Callable[[], tuple[int, int]] = lambda: (0, 0)
+        self._listener = listener
+        self.requests: set[asyncio.Task[Any]] = set() if listener is None else listener.tasks  # of requests under way
+        self.running: set[Request] = set()  # under way to the endpoints of surfaces
         self._draining = False
         self._pending_s = remembered.pending_ttl_s
         self._challenges = Challenges(keys, lifetime_s=self._pending_s, clock=time.time)
         self._looks = Looks(self._ask_challenge)
         self._address = config.server.host, config.server.port
         self._issuers = Issuers()
-        self.memory = BodyMemory(config.server.max_memory_bodies_bytes)
+        limit_bytes = config.server.max_memory_bodies_bytes
+        self.memory = BodyMemory(limit_bytes) if listener is None else listener.memory
         self.state = parts.state(remembered)
         # By name; also those that were removed from the configuration, until they are closed.
         self.backends: dict[str, Backend] = {}
@@ -264,6 +265,7 @@ class Gateway:
             identify=self._telemetry.identify,
             max_body_bytes=server.max_body_bytes,
             strict=config.errors.strict,
+            running=self.running,
             hosts=allowed_hosts(server),
             allows_page=PageOrigins(server, self.public_url).allows,
             cors=None if server.cors is None else Cors(server.cors, forwarded),
@@ -388,7 +390,8 @@ class Gateway:
         last.add_done_callback(self.requests.discard)
 
     def _load(self) -> reporting.Load:
-        return reporting.Load(self.memory, len(self._listeners), *self.connections())
+        open_count, most = (0, 0) if self._listener is None else self._listener.use()
+        return reporting.Load(self.memory, len(self._listeners), open_count, most)
 
     def _under_way(self) -> set[asyncio.Task[Any]]:
         """The tasks of requests, and of calls that continue without theirs."""

@@ -18,7 +18,7 @@ class _Whole(Struct, frozen=True):
 
     body: bytes
 
-    def now(self) -> bytes | None:
+    def now(self, holder: str = "") -> bytes | None:
         return self.body
 
     async def read(self) -> bytes:

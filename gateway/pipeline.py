@@ -117,7 +117,7 @@ class Pipeline:
             if is_spent:
                 request.extra += await spend("list", principal, ip, None)
             try:
-                body = arriving.now()  # without it every call would cost 1.4 % more instructions
+                body = arriving.now(principal)  # without it every call would cost 1.4 % more instructions
                 if body is None:
                     body = await arriving.read()
                 request.bytes_in = size = len(body)

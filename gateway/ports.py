@@ -33,18 +33,13 @@ ANONYMOUS = Caller(principal="anonymous", account="anonymous")
 
 
 class ServerRequest(Protocol):
-    """A request as our own server has it: what it offers beyond ASGI.
+    """A request as our own server has it: what it offers beyond ASGI."""
 
-    `fields` are the headers by lower-case name, the last of each. `answered` is the status that the server has answered
-    with in the application's place, once it has; 0 is none: it was cut off when the server ended. `reason` is a word
-    for why it has.
-    """
-
-    fields: Mapping[bytes, bytes]
+    fields: Mapping[bytes, bytes]  # the headers by lower-case name, the last of each
+    # The status that the server has answered with in the application's place; 0: it was cut off as the server ended.
     answered: int | None
-    reason: str
-    holder: str  # the caller for whom its body is held in memory, once the application knows it
-    request: object | None  # what the application knows of it, while it answers
+    reason: str  # a word for why it has
+    task: asyncio.Task[None] | None  # of the application, while it runs
 
     @property
     def disconnected(self) -> bool:
@@ -55,8 +50,11 @@ class ServerRequest(Protocol):
         """Makes the application's task go on if the caller leaves; returns that task."""
         ...
 
-    def take_body(self) -> bytes | None:
-        """The body, once, if all of it is there; None leaves it to be received."""
+    def take_body(self, holder: str) -> bytes | None:
+        """The body, once, if all of it is there; None leaves it to be received.
+
+        From here on it counts in memory for `holder`; for the caller's address if that is empty.
+        """
         ...
 
     def lend_body(self, task: asyncio.Task[Any]) -> None:

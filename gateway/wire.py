@@ -16,12 +16,15 @@ SERVED = "toolgate.served"  # the extension of the scope: a `ports.ServerRequest
 class Body(Protocol):
     """The body of a caller's request, which may still be on its way. Both raise PAYLOAD_TOO_LARGE."""
 
-    def now(self) -> bytes | None:
-        """The whole body if it has arrived, as most have; None if it has to be read."""
+    def now(self, holder: str = "") -> bytes | None:
+        """The whole body if it has arrived, as most have; None if it has to be read.
+
+        `holder`: the principal for whom it counts in memory from here on; by default it counts for its address.
+        """
         ...
 
     async def read(self) -> bytes:
-        """Waits for the whole body."""
+        """Waits for the whole body, after `now` had none."""
         ...
 
 

@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 from gateway.bridge.endpoint import Endpoint
 from gateway.bridge.eras import Eras
 from gateway.bridge.handshake import Era, Ready
-from gateway.server import Listener, ServerOptions, Stop, listen, serve
+from gateway.server import Listener, ServerOptions, Service, Stop, listen, serve
 
 PATH = "/mcp"
 GRACE_S = 5.0  # for requests under way when it is stopped
@@ -48,8 +48,13 @@ async def run_bridge(
         idle_timeout_s=75.0,
         shutdown_grace_s=GRACE_S,
     )
-    listener = Listener(endpoint, options, options.max_connections)
-    with closing(await listen(listener)) as acceptor:
+
+    def drain() -> None:
+        endpoint.stop()
+        eras.cancel_listening()
+
+    listener, service = Listener(options), Service(app=endpoint, on_drain=drain)
+    with closing(await listen(listener, service)) as acceptor:
         keeping, readying = asyncio.create_task(eras.run()), asyncio.create_task(eras.wait_ready())
         try:
             await asyncio.wait([keeping, readying], return_when=asyncio.FIRST_COMPLETED)
@@ -57,13 +62,8 @@ async def run_bridge(
                 return await keeping  # which raises
             on_ready(*acceptor.address, readying.result())
             stop = Stop()
-
-            def drain() -> None:
-                endpoint.stop()
-                eras.cancel_listening()
-
             with stop.on_signals():
-                await serve(listener, acceptor, stop, drain)
+                await serve(listener, service, acceptor, stop)
         finally:
             for task in (keeping, readying):
                 task.cancel()

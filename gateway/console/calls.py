@@ -5,11 +5,9 @@ Calls that leave a record are found in the state, all others by the requests who
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from time import perf_counter
-from typing import NamedTuple
 
 from gateway.calls.earlier import EarlierCalls
 from gateway.calls.records import metadata_of
@@ -24,13 +22,6 @@ MAX_WORD = 256  # characters of a caller's own words
 STATES = {REGISTERED: "queued", ACCEPTED: "accepted", AWAITING_USER: "awaiting_user"}
 
 
-class RunningRequest(NamedTuple):
-    """A request that is being answered, and the task that does it."""
-
-    request: Request
-    task: asyncio.Task[None]
-
-
 class RunningCalls:
     """Shows and ends calls. `requests` are those under way in this process, `earlier` finds calls that are kept."""
 
@@ -38,7 +29,7 @@ class RunningCalls:
         self,
         state: State,
         earlier: Callable[[], EarlierCalls],
-        requests: Callable[[], Iterable[RunningRequest]],
+        requests: Collection[Request],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._state = state
@@ -48,10 +39,9 @@ class RunningCalls:
 
     def as_json(self) -> JsonObject:
         """The oldest calls, and how many there are."""
-        requests = list(self._requests())
-        callers = {each.request.call_id: each.request.principal for each in requests}
+        callers = {request.call_id: request.principal for request in self._requests if _is_awaited(request)}
         shown = [self._kept(record, callers) for record in self._state.unfinished() if record.note]
-        shown += [self._plain(each) for each in requests if _has_no_record(each)]
+        shown += [self._plain(request) for request in self._requests if _has_no_record(request)]
         shown.sort(key=lambda call: -call["age_s"])
         return {"calls": shown[:MAX_SHOWN], "total": len(shown)}
 
@@ -74,8 +64,7 @@ class RunningCalls:
             "call_id": None if own_id is None else _word(own_id),
         }
 
-    def _plain(self, running: RunningRequest) -> JsonObject:
-        request = running.request
+    def _plain(self, request: Request) -> JsonObject:
         assert request.tool is not None
         target, age_s = request.tool.target, perf_counter() - request.started
         return {
@@ -103,22 +92,27 @@ class RunningCalls:
                     return {"is_cancelled": await self._earlier().end(record)}
                 except StateUnavailable as exc:
                     raise RefusedQuestionError(503, "The state cannot be reached; try again.") from exc
-        for running in self._requests():
-            request = running.request
-            if _has_no_record(running) and request.toolgate_call_id == id_ and not request.is_cancelled:
+        for request in self._requests:
+            if _has_no_record(request) and request.toolgate_call_id == id_ and not request.is_cancelled:
+                assert request.served is not None
+                assert request.served.task is not None
                 request.is_cancelled = True
-                running.task.cancel()
+                request.served.task.cancel()
                 return {"is_cancelled": True}
         return {"is_cancelled": False}
 
 
-def _has_no_record(running: RunningRequest) -> bool:
+def _is_awaited(request: Request) -> bool:
+    """Whether a caller of our own server waits for the answer."""
+    return request.served is not None and not request.served.disconnected
+
+
+def _has_no_record(request: Request) -> bool:
     """Whether it is a call that is found by its request alone, from when it has an id: it runs, or waits to run.
 
     The pipeline does not count a request whose call is kept.
     """
-    request = running.request
-    is_call = request.tool is not None and request.operation == "call"
+    is_call = request.tool is not None and request.operation == "call" and _is_awaited(request)
     return is_call and request.counts and request.refused is None and bool(request.toolgate_call_id)
 
 

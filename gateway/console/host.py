@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
@@ -14,7 +14,7 @@ from gateway.assembly.setup import Setup
 from gateway.auth import IssuerStatus
 from gateway.calls.earlier import EarlierCalls
 from gateway.console.app import OperatorsOnly, console_app
-from gateway.console.calls import RunningCalls, RunningRequest
+from gateway.console.calls import RunningCalls
 from gateway.console.history import History
 from gateway.console.local import LocalView
 from gateway.console.log import RecentLines
@@ -23,6 +23,7 @@ from gateway.console.view import View
 from gateway.http.accesslog import AccessLog
 from gateway.metrics import Metrics
 from gateway.model import JsonObject
+from gateway.request import Request
 from gateway.settings import Config
 from gateway.state.port import State
 
@@ -32,7 +33,7 @@ class Watched(Protocol):
 
     state: State
     metrics: Metrics
-    running: Callable[[], Iterable[RunningRequest]]
+    running: set[Request]  # under way to the endpoints of surfaces
 
     @property
     def setup(self) -> Setup: ...
@@ -67,7 +68,7 @@ class ConsoleHost:
             metrics=gateway.metrics,
             history=self._history,
             recent=RecentLines(access),
-            running=RunningCalls(gateway.state, lambda: gateway.earlier, lambda: gateway.running()),
+            running=RunningCalls(gateway.state, lambda: gateway.earlier, gateway.running),
             file=file,
         )
         self.view: View = self.local

@@ -7,7 +7,6 @@ from starlette.types import Receive
 
 from gateway.errors import ErrorCode, GatewayError
 from gateway.ports import ANONYMOUS, ServerRequest
-from gateway.request import Request
 
 NO_PRINCIPAL = ANONYMOUS.principal  # bodies of such callers are counted by address
 
@@ -17,32 +16,23 @@ class CallerLeft(Exception):  # noqa: N818 - not an error
 
 
 class ArrivingBody(Struct, frozen=True, eq=False):
-    """The body of `request`, of at most `max_bytes`. `served` is None behind any server but ours.
+    """The body of a request. Both ways to have it raise PAYLOAD_TOO_LARGE as soon as it is."""
 
-    Both ways to have it raise PAYLOAD_TOO_LARGE as soon as it is.
-    """
-
-    served: ServerRequest | None
+    served: ServerRequest | None  # None behind any server but ours
     receive: Receive
     max_bytes: int
-    request: Request
 
-    def now(self) -> bytes | None:
+    def now(self, holder: str = NO_PRINCIPAL) -> bytes | None:
         """The whole body if it is there; None if it has to be read."""
         if self.served is None:
             return None
-        if self.request.principal != NO_PRINCIPAL:
-            self.served.holder = self.request.principal
-        body = self.served.take_body()
+        body = self.served.take_body("" if holder == NO_PRINCIPAL else holder)
         if body is not None and len(body) > self.max_bytes:
             raise too_large(self.max_bytes)
         return body
 
     async def read(self) -> bytes:
         """The whole body, once it is there. Raises CallerLeft when it never is."""
-        whole = self.now()
-        if whole is not None:
-            return whole
         body = bytearray()  # pieces of some KiB, kept apart, would leave holes in memory that nothing else fills
         while True:
             message = await self.receive()

@@ -82,7 +82,8 @@ class Edge:
     The first surface speaks for paths that are none's. `answer` and `refuse` are the pipeline's. `ip_of` finds the
     caller's address, `identify` the trace of a request by its headers. `allows_page` says from which origins pages may
     call: not from those of others, which may have their own names lead here (DNS rebinding). `strict` turns 401, 403,
-    413, 415 and 429 into the 400 that the pages on calling a tool ask for.
+    413, 415 and 429 into the 400 that the pages on calling a tool ask for. `running` holds requests to endpoints while
+    they are answered.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class Edge:
         identify: Callable[[Mapping[bytes, bytes]], Trace],
         max_body_bytes: int,
         strict: bool,
+        running: set[Request],
         hosts: AllowedHosts | None = None,
         allows_page: Callable[[bytes], bool] = lambda origin: True,
         cors: Cors | None = None,
@@ -109,6 +111,7 @@ class Edge:
         self._ip_of = ip_of
         self._observer = observer
         self._identify = identify
+        self._running = running
         self._hosts = hosts
         self._allows_page = allows_page
         self._cors = cors
@@ -154,8 +157,7 @@ class Edge:
         request = Request(
             head, route.surface, self._ip_of(scope), trace, route.counts_as, route.needs_document, served, started
         )
-        if served is not None:
-            served.request = request
+        self._running.add(request)
         status, size = LEFT, 0
         late = None if route.unanswered is None else LateStream(request, send, route.unanswered, self._complete)
         try:
@@ -166,7 +168,7 @@ class Edge:
                 reply = await self._refuse(request, error)
             else:
                 try:
-                    reply = await route.answer(request, ArrivingBody(served, receive, route.max_bytes, request))
+                    reply = await route.answer(request, ArrivingBody(served, receive, route.max_bytes))
                 except CancelledError:
                     if not request.is_cancelled:
                         raise
@@ -196,8 +198,7 @@ class Edge:
             status = FAILED  # what the server says in our place
             raise
         finally:  # callers who leave early are noted, too
-            if served is not None:
-                served.request = None  # it leads back there: without such a cycle both are freed at once
+            self._running.discard(request)
             if late is not None:
                 late.close()
                 size = size or late.size

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
 from gateway.app import Gateway
-from gateway.console.calls import RunningRequest
 from gateway.http.accesslog import AccessLog
 from gateway.http.clientip import peer
 from gateway.logs import output
-from gateway.request import Request
 from gateway.server import (
     Addresses,
     Listener,
     ServerError,
     ServerOptions,
+    Service,
     ServingContext,
     TlsFiles,
     most_connections,
@@ -54,14 +53,6 @@ def serving_context(server: ServerSettings) -> ServingContext | None:
     return ServingContext(files)
 
 
-def _running(listener: Listener) -> Iterator[RunningRequest]:
-    """The requests whose callers are connected, each with its task."""
-    for connection in listener.connections:
-        exchange = connection.running
-        if exchange is not None and exchange.task is not None and isinstance(exchange.request, Request):
-            yield RunningRequest(exchange.request, exchange.task)
-
-
 class Serving:
     """A gateway with its listener, in one process; `who` says in its log which of several that is."""
 
@@ -70,30 +61,27 @@ class Serving:
         self._who = who
         lines = output.configure(config.logging.level, config.logging.format, who)
         self._access = AccessLog(lines, config.logging.format)
+        self.options = server_options(config, serving_context(config.server))
+        self.listener = Listener(self.options)
         try:
-            self.gateway = Gateway(config, access=self._access, file=file)
+            self.gateway = Gateway(config, access=self._access, file=file, listener=self.listener)
         except OSError as exc:  # ssl.SSLError is one; they were good when the configuration was read
             raise ServerError(
                 f"The certificates of a backend or of state cannot be used: {exc.strerror or exc}."
             ) from exc
-        self.options = server_options(config, serving_context(config.server))
-        self._listener: Listener | None = None
-
-    def attach(self, listener: Listener) -> None:
-        """Connects the listener to the gateway: requests under way, refusals, callbacks, memory for bodies."""
-        self._listener = listener
-        observer = self.gateway.observer
-        self.gateway.requests = listener.tasks
-        self.gateway.running = lambda: _running(listener)
-        self.gateway.connections = lambda: (len(listener.connections), listener.max_connections)
-        listener.refused = lambda why, request_id, client: observer.turned_away(
-            why.status, why.reason, request_id=request_id, client=peer({"client": client})
+        gateway, observer = self.gateway, self.gateway.observer
+        self.service = Service(
+            app=gateway.public,
+            refused=lambda why, request_id, client: observer.turned_away(
+                why.status, why.reason, request_id=request_id, client=peer({"client": client})
+            ),
+            handshake_failed=partial(observer.turned_away, 0, operation="handshake"),
+            is_awaiting=gateway.callbacks.are_awaited,
+            is_awaited=gateway.callbacks.is_path,
+            holder_of=lambda scope: gateway.ip_of(scope),
+            on_stop=gateway.turn_away,
+            on_drain=gateway.drain,
         )
-        callbacks = self.gateway.callbacks
-        listener.is_awaiting, listener.is_awaited = callbacks.are_awaited, callbacks.is_path
-        listener.memory, listener.holder_of = self.gateway.memory, lambda scope: self.gateway.ip_of(scope)
-        if isinstance(self.options.tls, ServingContext):
-            self.options.tls.refused = partial(observer.turned_away, 0, operation="handshake")
 
     async def run(self, on_ready: Callable[[Addresses], None]) -> None:
         """Listens for callers and operators until a signal ends it. Raises ServerError."""
@@ -102,16 +90,7 @@ class Serving:
             self.gateway.listens_on(*addresses.public)
             on_ready(addresses)
 
-        gateway = self.gateway
-        await run(
-            gateway.public,
-            gateway.admin,
-            self.options,
-            on_ready=listening,
-            on_drain=gateway.drain,
-            on_stop=gateway.turn_away,
-            on_listener=self.attach,
-        )
+        await run(self.listener, self.service, self.gateway.admin, on_ready=listening)
 
     async def apply(self, config: Config) -> None:
         """Applies another configuration. If it raises, nothing has changed."""
@@ -125,8 +104,7 @@ class Serving:
         if isinstance(tls, ServingContext) and renewed is not None:
             tls.take(renewed)
         self.options = server_options(now, tls)  # the same context, because the listening sockets hold it
-        if self._listener is not None:
-            self._listener.change(self.options)
+        self.listener.change(self.options)
         if now.logging != logging:
             lines = output.configure(now.logging.level, now.logging.format, self._who)
             self._access.write_to(lines, now.logging.format)

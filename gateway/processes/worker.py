@@ -32,7 +32,7 @@ from gateway.processes.control import (
 )
 from gateway.processes.questions import Answer, OpenQuestions, Question, answer_to
 from gateway.processes.serving import Serving
-from gateway.server import Listener, ServerError, Stop, listen, main_loop, serve
+from gateway.server import ServerError, Stop, listen, main_loop, serve
 from gateway.settings import Config
 
 log = logging.getLogger("gateway.workers")
@@ -112,9 +112,7 @@ class Worker:
 
     async def run(self, reader: asyncio.StreamReader, sockets: Sequence[socket.socket], stop: Stop) -> None:
         """Accepts callers once it can serve them: until then, other workers do, or the kernel lets them wait."""
-        gateway = self.serving.gateway
-        listener = Listener(gateway.public, self.serving.options, self.serving.options.max_connections)
-        self.serving.attach(listener)
+        gateway, listener, service = self.serving.gateway, self.serving.listener, self.serving.service
         obeying, reporting = asyncio.create_task(self._obey(reader, stop)), asyncio.create_task(self._report_on())
         try:
             gateway.listens_on(*sockets[0].getsockname()[:2])
@@ -124,10 +122,10 @@ class Worker:
             await asyncio.wait([ready, asked], return_when=asyncio.FIRST_COMPLETED)
             ready.cancel()
             asked.cancel()
-            with closing(await listen(listener, sockets)) as acceptor:
+            with closing(await listen(listener, service, sockets)) as acceptor:
                 self._report()
                 say(self._writer, kind="ready")
-                await serve(listener, acceptor, stop, gateway.drain, gateway.turn_away)
+                await serve(listener, service, acceptor, stop)
         finally:
             obeying.cancel()
             await asyncio.gather(obeying, return_exceptions=True)

@@ -1,6 +1,6 @@
 """The HTTP/1.1 server: an ASGI server with the limits and the strictness that a public listener needs."""
 
-from gateway.server.connection import Listener
+from gateway.server.listener import Listener, Service
 from gateway.server.options import Addresses, ListenError, ServerError, ServerOptions
 from gateway.server.run import (
     Stop,
@@ -20,6 +20,7 @@ __all__ = [
     "Listener",
     "ServerError",
     "ServerOptions",
+    "Service",
     "ServingContext",
     "Stop",
     "TlsFiles",

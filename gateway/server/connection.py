@@ -1,4 +1,4 @@
-"""A listener and its connections: each admits a caller, runs the application for each request in order, and closes."""
+"""One connection of a caller: admits it, runs the application for each request in order, and closes."""
 
 from __future__ import annotations
 
@@ -9,24 +9,20 @@ from collections.abc import Mapping
 from typing import cast
 
 import httptools
-from starlette.types import ASGIApp, Scope
+from starlette.types import Scope
 
 from gateway.pacing import NOTHING
 from gateway.server.exchange import Exchange
+from gateway.server.listener import Listener, Service
 from gateway.server.options import (
     MAX_PIPELINED,
     MIN_PROGRESS_BYTES,
-    RESERVED_CONNECTIONS,
     SPARE_CONNECTIONS,
     UNREAD_BYTES,
-    ServerOptions,
 )
 from gateway.server.refusals import Refusal, Refused, answer
 from gateway.server.request_reader import BODY, CLOSED, HEAD, RequestReader
-from gateway.server.shared import Shared, wait_for_one
 from gateway.tracing import made_id, sent_id
-
-ABORT_S = 1.0  # for cancelled applications to end; they have nothing left to say to anyone
 
 log = logging.getLogger("gateway.server")
 
@@ -34,12 +30,9 @@ log = logging.getLogger("gateway.server")
 class Connection(RequestReader):
     """One caller's connection. A refusal waits until the requests before it are answered, which may be pipelined."""
 
-    listener: Listener
-
-    def __init__(self, listener: Listener) -> None:
-        super().__init__(listener)
+    def __init__(self, listener: Listener, service: Service) -> None:
+        super().__init__(listener, service)
         self.loop = asyncio.get_running_loop()
-        self.app = listener.app
         self.options = listener.options
         self.connections = listener.connections
         self.running: Exchange | None = None
@@ -62,16 +55,16 @@ class Connection(RequestReader):
         self.scheme = "https" if self.is_tls else "http"
         listener = self.listener
         if listener.is_late:
-            self.serves, self.connections = listener.is_awaited, listener.late
+            self.serves, self.connections = self.service.is_awaited, listener.late
         elif listener.reserved_for and len(self.connections) >= listener.max_connections:
             self.serves, self.connections = listener.reserved_for.__contains__, listener.reserved
             listener.make_room()
-        crowd = len(self.connections)
+        open_count = len(self.connections)
         self.connections[self] = None
         transport.set_write_buffer_limits(high=UNREAD_BYTES, low=0)
-        if crowd >= listener.max_connections + SPARE_CONNECTIONS:
+        if open_count >= listener.max_connections + SPARE_CONNECTIONS:
             transport.abort()
-        elif crowd >= listener.max_connections:
+        elif open_count >= listener.max_connections:
             self._close_after(self._refuse_unseen(Refusal.CONNECTIONS, {}))
         elif not listener.admits(transport):  # the certificates were replaced in the middle of its handshake
             transport.abort()
@@ -170,7 +163,7 @@ class Connection(RequestReader):
 
     def _run(self, exchange: Exchange) -> None:
         self.running = exchange
-        exchange.task = self.loop.create_task(exchange.run_asgi(self.app))
+        exchange.task = self.loop.create_task(exchange.run_asgi(self.service.app))
         self.tasks.add(exchange.task)
 
     def on_response_complete(self) -> None:
@@ -214,78 +207,27 @@ class Connection(RequestReader):
                 return
         elif broken is not None:
             self.queued.pop().forget_body()
-        words = self._refuse_unseen(why, dict(self.headers) if broken is None else broken.fields)
+        response = self._refuse_unseen(why, dict(self.headers) if broken is None else broken.fields)
         if self.running is None:
-            self._close_after(words)
+            self._close_after(response)
         else:
-            self.refusal = words
+            self.refusal = response
 
     def _refuse_unseen(self, why: Refusal, fields: Mapping[bytes, bytes]) -> bytes:
         """Reports a request that the application does not see; returns the answer. `fields`: its headers so far."""
         request_id = sent_id(fields) or made_id()
-        self.listener.refused(why, request_id, self.client)
+        self.service.refused(why, request_id, self.client)
         return answer(why, request_id)
 
-    def _close_after(self, words: bytes) -> None:
-        """Writes the last words, and leaves the caller a moment to read them before the connection is closed.
+    def _close_after(self, response: bytes) -> None:
+        """Writes the last bytes, and leaves the caller a moment to read them before the connection is closed.
 
-        Closing with bytes of the caller unread makes the kernel send a reset, which can overtake the words.
+        Closing with bytes of the caller unread makes the kernel send a reset, which can overtake them.
         """
         self.state, self.deadline = CLOSED, None
         self.resume_reading()
-        self.transport.write(words)
+        self.transport.write(response)
         if self.transport.can_write_eof():
             self.transport.write_eof()
         else:  # TLS has no half-closed state
             self.transport.close()
-
-
-class Listener(Shared):
-    """One listening address with its connections."""
-
-    def __init__(self, app: ASGIApp, options: ServerOptions, max_connections: int) -> None:
-        super().__init__(app, options, max_connections)
-        self.connections: dict[Connection, None] = {}  # in the order in which they came
-        self.late: dict[Connection, None] = {}  # those accepted while it `is_late`
-        self.reserved: dict[Connection, None] = {}  # those in places that are reserved
-        self.unread: set[Connection] = set()  # whose callers do not read their answers
-        self.emptied = asyncio.Event()  # the last connection has gone
-
-    def change(self, options: ServerOptions) -> None:
-        """Applies other limits; the timeouts are those of new connections only.
-
-        Connections whose certificate would no longer be accepted end after the answers that are due.
-        """
-        self.options = options
-        self.max_connections = options.max_connections
-        for connection in list(self.connections):
-            if not self.admits(connection.transport):
-                connection.dismiss()
-
-    def make_room(self) -> None:
-        """Ends the oldest connection in a reserved place if all of them are taken."""
-        if len(self.reserved) >= RESERVED_CONNECTIONS:
-            oldest = next(iter(self.reserved))
-            del self.reserved[oldest]
-            oldest.transport.abort()
-
-    async def finish(self, grace_s: float, force: asyncio.Event) -> None:
-        """Waits for the answers that are due, at most `grace_s` or until `force`; then ends what is left."""
-        for connection in list(self.connections):
-            connection.shutdown()
-        try:
-            await wait_for_one(self._idle(), force.wait(), timeout_s=grace_s)
-        finally:
-            for connection in [*self.connections, *self.late, *self.reserved]:
-                connection.cut_off()
-            for task in self.tasks:
-                task.cancel()
-            if self.tasks:
-                await asyncio.wait(self.tasks, timeout=ABORT_S)
-
-    async def _idle(self) -> None:
-        while self.connections:
-            self.emptied.clear()
-            await self.emptied.wait()
-        while self.tasks:  # an application may go on after its answer, or without a caller
-            await asyncio.wait(self.tasks)

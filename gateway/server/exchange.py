@@ -59,9 +59,8 @@ class Exchange(Struct, eq=False):
     counted: int = 0  # of these, in the memory for bodies
     counted_for: str = ""
     allowed: int = UNCOUNTED_BYTES  # what may be received before it is counted again
-    holder: str = ""  # the caller, once the application knows it (see `Served`)
+    holder: str = ""  # the caller, once the application has named it
     body_left: int | None = None  # bytes of the answer's body to come, where it said how many
-    request: object | None = None  # what the application knows of it while it answers (see `Served`)
 
     async def run_asgi(self, app: ASGIApp) -> None:
         """Runs the application to its end and answers for it if it did not."""
@@ -110,8 +109,9 @@ class Exchange(Struct, eq=False):
         self.is_kept = True
         return self.task
 
-    def take_body(self) -> bytes | None:
-        """The whole body, if all of it is there (see `Served`)."""
+    def take_body(self, holder: str) -> bytes | None:
+        """The whole body, if all of it is there (see `ServerRequest`)."""
+        self.holder = holder
         if self.more_body or self.is_taken or self.disconnected:
             return None
         body, self.body, self.is_taken = self.body, b"", True
@@ -125,7 +125,7 @@ class Exchange(Struct, eq=False):
             self.owner.memory.give(self.counted_for, counted)
 
     def lend_body(self, task: asyncio.Task[Any]) -> None:
-        """Counts the body until another task is over (see `Served`)."""
+        """Counts the body until another task is over (see `ServerRequest`)."""
         counted, self.counted = self.counted, 0
         if counted:
             memory, holder = self.owner.memory, self.counted_for
@@ -176,7 +176,7 @@ class Exchange(Struct, eq=False):
             raise RuntimeError(f"The application sent {kind!r} out of turn.")
 
     def answer(self, status: int, headers: Headers, body: bytes) -> bool:
-        """Answers in one go (see `Served`). False if it has to be sent: the caller does not read, or wants no body."""
+        """Answers in one go (see `ServerRequest`). False if it has to be sent: nobody reads, or no body is wanted."""
         if self.owner.write_paused or self.response_started or self.scope["method"] == "HEAD":
             return False
         is_large = len(body) > APART_BYTES

@@ -14,9 +14,9 @@ from gateway.pacing import FRAMING_PER_BYTE, MAX_PIECES, NOTHING, SLICE_BYTES
 from gateway.server.channel import Channel
 from gateway.server.exchange import Exchange
 from gateway.server.head import check_fields, head_size, split_target
+from gateway.server.listener import Listener, Service
 from gateway.server.options import COUNTED_AHEAD_BYTES, MAX_TARGET_BYTES, MAX_UNREAD_BYTES, READ_AHEAD_BYTES
 from gateway.server.refusals import Refusal, Refused
-from gateway.server.shared import Shared
 
 FRAMING_AND_BODY = 1 + FRAMING_PER_BYTE  # bytes that may be read for one of a body
 ALWAYS = ("/health", "/metrics")  # answered even when there is no memory: they are small, and report it
@@ -48,14 +48,15 @@ class RequestReader(Channel):
     scheme: str
     parser: httptools.HttpRequestParser
 
-    def __init__(self, listener: Shared) -> None:
+    def __init__(self, listener: Listener, service: Service) -> None:
         super().__init__(listener.memory, listener.tasks)
         self.listener = listener
+        self.service = service
         self.max_head_bytes = listener.options.max_head_bytes
         self.state = IDLE
         self.deadline: float | None = None
         self.exchange: Exchange | None = None  # the one that is being read, or was read last
-        self.serves: Callable[[str], bool] | None = None  # only these paths (see `Shared`)
+        self.serves: Callable[[str], bool] | None = None  # only these paths (see `Listener`)
         self.url = b""
         self.headers: list[tuple[bytes, bytes]] = []
         self.head_bytes = 0  # then, of what is not body, less what the body allows
@@ -138,7 +139,7 @@ class RequestReader(Channel):
         text = path.decode("ascii")
         if self.serves is not None and not self.serves(text):
             raise Refused(Refusal.DRAINING if self.listener.is_late else Refusal.CONNECTIONS)
-        if self.memory.refuses and not (text.endswith(ALWAYS) or self.listener.is_awaited(text)):
+        if self.memory.refuses and not (text.endswith(ALWAYS) or self.service.is_awaited(text)):
             raise Refused(Refusal.ANSWER_MEMORY)
         scope = {
             "type": "http",
@@ -200,7 +201,7 @@ class RequestReader(Channel):
     def _count(self, exchange: Exchange) -> None:
         """Counts what has arrived of a body in memory. Raises Refused when there is no room for it."""
         memory, size = self.memory, exchange.received + COUNTED_AHEAD_BYTES
-        is_result = self.listener.is_awaited(exchange.scope["path"])
+        is_result = self.service.is_awaited(exchange.scope["path"])
         holder = ARRIVING if is_result else self.holder(exchange)
         if not is_result:
             if not memory.fits_share(holder, size - (exchange.counted if holder == exchange.counted_for else 0)):
@@ -217,7 +218,7 @@ class RequestReader(Channel):
 
     def holder(self, exchange: Exchange) -> str:
         """The caller for whom a body or an answer is counted in memory."""
-        return exchange.holder or self.listener.holder_of(exchange.scope)
+        return exchange.holder or self.service.holder_of(exchange.scope)
 
 
 def _body_parser(

@@ -23,8 +23,9 @@ from starlette.types import ASGIApp
 from gateway.memory import limit_heap
 from gateway.server.acceptor import Acceptor
 from gateway.server.binding import bind_hosts, cannot_listen
-from gateway.server.connection import Connection, Listener
+from gateway.server.connection import Connection
 from gateway.server.handshakes import Handshakes
+from gateway.server.listener import Listener, Service, wait_for_one
 from gateway.server.options import (
     ADMIN_ALWAYS,
     ADMIN_CONNECTIONS,
@@ -34,8 +35,8 @@ from gateway.server.options import (
     ServerError,
     ServerOptions,
 )
-from gateway.server.shared import wait_for_one
 from gateway.server.sweeper import Sweeper
+from gateway.server.tls import ServingContext
 
 T = TypeVar("T")
 
@@ -98,39 +99,27 @@ class Stop:
                 loop.remove_signal_handler(number)
 
 
-async def run(
-    public: ASGIApp,
-    admin: ASGIApp,
-    options: ServerOptions,
-    *,
-    on_ready: Callable[[Addresses], None],
-    on_drain: Callable[[], None],
-    on_stop: Callable[[], None] = lambda: None,
-    on_listener: Callable[[Listener], None] = lambda listener: None,
-) -> None:
-    """Serves both applications until SIGTERM or SIGINT.
+async def run(listener: Listener, service: Service, admin: ASGIApp, *, on_ready: Callable[[Addresses], None]) -> None:
+    """Serves callers, and operators by `admin`, until SIGTERM or SIGINT.
 
-    `on_listener` is called with the public listener before it listens, `on_ready` when both listen. A signal calls
-    `on_stop`; `drain_delay_s` later, or at a second signal, `on_drain` is called. Then the public listener closes, or
-    accepts only what answers wait for (see `Shared`); requests under way are answered with `Connection: close` for up
-    to `shutdown_grace_s`; one more signal ends that at once. The admin listener closes last, so that probes see all
-    of it.
+    `on_ready` is called when both listen. A signal calls `on_stop` of the service; `drain_delay_s` later, or at a
+    second signal, `on_drain` is called. Then the public listener closes, or accepts only what answers wait for;
+    requests under way are answered with `Connection: close` for up to `shutdown_grace_s`; one more signal ends that at
+    once. The admin listener closes last, so that probes see all of it.
 
     Raises:
         ServerError: it cannot listen where it should.
     """
-    stop = Stop()
-    outside = Listener(public, options, options.max_connections)
-    on_listener(outside)
-    with closing(await listen(outside)) as acceptor:
+    stop, options = Stop(), listener.options
+    with closing(await listen(listener, service)) as acceptor:
         async with admin_listener(admin, options, stop) as where:
             with stop.on_signals():
                 report_capacity(options.max_connections)
                 on_ready(Addresses(acceptor.address, where))
-                await serve(outside, acceptor, stop, on_drain, on_stop)
+                await serve(listener, service, acceptor, stop)
 
 
-async def listen(listener: Listener, sockets: Sequence[socket.socket] = ()) -> Acceptor:
+async def listen(listener: Listener, service: Service, sockets: Sequence[socket.socket] = ()) -> Acceptor:
     """Opens the listener where its options say, or on sockets that are bound already. Raises ServerError."""
     options = listener.options
     if not isinstance(asyncio.get_running_loop(), uvloop.Loop):
@@ -141,8 +130,10 @@ async def listen(listener: Listener, sockets: Sequence[socket.socket] = ()) -> A
         # Without it uvloop waits half a minute for a caller to say goodbye.
         "ssl_shutdown_timeout": LINGER_S,
     }
+    if isinstance(options.tls, ServingContext):
+        options.tls.refused = service.handshake_failed
     handshakes = Handshakes(lambda: listener.max_connections)
-    acceptor = Acceptor(lambda: Connection(listener), {} if options.tls is None else encrypted, handshakes)
+    acceptor = Acceptor(lambda: Connection(listener, service), {} if options.tls is None else encrypted, handshakes)
     sockets = sockets or bind_hosts(options.host, options.port)
     host, port = sockets[0].getsockname()[:2]
     try:
@@ -154,30 +145,24 @@ async def listen(listener: Listener, sockets: Sequence[socket.socket] = ()) -> A
     return acceptor
 
 
-async def serve(
-    outside: Listener,
-    acceptor: Acceptor,
-    stop: Stop,
-    on_drain: Callable[[], None],
-    on_stop: Callable[[], None] = lambda: None,
-) -> None:
+async def serve(listener: Listener, service: Service, acceptor: Acceptor, stop: Stop) -> None:
     """Answers callers until it is to stop, and then those whose answers are due. Its caller closes the acceptor."""
-    sweeper = Sweeper(asyncio.get_running_loop(), outside)
+    sweeper = Sweeper(asyncio.get_running_loop(), listener)
     try:
         _calm_collector()
         await stop.asked.wait()
-        on_stop()
-        outside.is_retiring = True
-        await stop.delay(outside.options.drain_delay_s)
-        log.info("draining", extra={"connections": len(outside.connections), "requests": len(outside.tasks)})
-        on_drain()
+        service.on_stop()
+        listener.is_retiring = True
+        await stop.delay(listener.options.drain_delay_s)
+        log.info("draining", extra={"connections": len(listener.connections), "requests": len(listener.tasks)})
+        service.on_drain()
         await asyncio.sleep(SETTLE_S)
-        outside.is_late = outside.is_awaiting()
-        if not outside.is_late:
+        listener.is_late = service.is_awaiting()
+        if not listener.is_late:
             acceptor.close()
-        await outside.finish(outside.options.shutdown_grace_s, stop.forced)
+        await listener.finish(listener.options.shutdown_grace_s, stop.forced)
     finally:
-        await outside.finish(0, stop.forced)  # cancelled without being asked to stop, there is something left
+        await listener.finish(0, stop.forced)  # cancelled without being asked to stop, there is something left
         sweeper.stop()
 
 
@@ -193,15 +178,15 @@ def _calm_collector() -> None:
 async def admin_listener(admin: ASGIApp, options: ServerOptions, stop: Stop) -> AsyncIterator[tuple[str, int]]:
     """Serves operators for the length of the block; yields where. Raises ServerError."""
     options = replace(options, host=options.admin_host, port=options.admin_port, tls=None)
-    inside = Listener(admin, options, ADMIN_CONNECTIONS)
-    inside.reserved_for = ADMIN_ALWAYS
-    acceptor = await listen(inside)
-    sweeper = Sweeper(asyncio.get_running_loop(), inside)
+    listener = Listener(options, ADMIN_CONNECTIONS)
+    listener.reserved_for = ADMIN_ALWAYS
+    acceptor = await listen(listener, Service(app=admin))
+    sweeper = Sweeper(asyncio.get_running_loop(), listener)
     try:
         yield acceptor.address
     finally:
         acceptor.close()
-        await inside.finish(ADMIN_GRACE_S, stop.forced)
+        await listener.finish(ADMIN_GRACE_S, stop.forced)
         sweeper.stop()
 
 

@@ -10,7 +10,8 @@ import logging
 import math
 
 from gateway.memory import Heap
-from gateway.server.connection import Connection, Listener
+from gateway.server.connection import Connection
+from gateway.server.listener import Listener
 from gateway.server.options import LINGER_S, PRESSED_S, SWEEP_BATCH
 from gateway.server.refusals import Refusal, Refused
 from gateway.server.request_reader import ReadState

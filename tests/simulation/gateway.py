@@ -136,7 +136,7 @@ class Posted:
     def __init__(self, body: bytes) -> None:
         self._body = body
 
-    def now(self) -> bytes:
+    def now(self, holder: str = "") -> bytes:
         return self._body
 
     async def read(self) -> bytes:

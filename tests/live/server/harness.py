@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.server import Addresses, Listener, ServerOptions, run
+from gateway.server import Addresses, Listener, ServerOptions, Service, run
 from gateway.server.connection import Connection
 from gateway.server.sweeper import check
 
@@ -136,12 +136,14 @@ async def serving(application: ASGIApp, **changes: float) -> AsyncIterator[Addre
 
 @asynccontextmanager
 async def serving_with(
-    application: ASGIApp, options: ServerOptions, on_listener: Callable[[Listener], None] = lambda listener: None
+    application: ASGIApp, options: ServerOptions, listener: Listener | None = None, **hooks: Any
 ) -> AsyncIterator[Addresses]:
-    """Runs a server with these options for the length of the block."""
+    """Runs a server with these options for the length of the block; `hooks` are members of its `Service`."""
     ready: asyncio.Future[Addresses] = asyncio.get_running_loop().create_future()
-    callbacks: dict[str, Any] = {"on_ready": ready.set_result, "on_drain": lambda: None, "on_listener": on_listener}
-    server = asyncio.create_task(run(application, admin_application, options, **callbacks))
+    service = Service(app=application, **hooks)
+    server = asyncio.create_task(
+        run(listener or Listener(options), service, admin_application, on_ready=ready.set_result)
+    )
     try:
         async with asyncio.timeout(DEADLINE_S):
             addresses = await ready

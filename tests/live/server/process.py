@@ -13,7 +13,7 @@ from dataclasses import astuple, replace
 
 from starlette.types import Receive, Scope, Send
 
-from gateway.server import Addresses, main_loop, run
+from gateway.server import Addresses, Listener, Service, main_loop, run
 from tests.live.server.harness import OPTIONS, Application, respond
 
 
@@ -34,7 +34,8 @@ async def main(grace_s: float, delay_s: float) -> None:
         print("stopping", flush=True)
 
     options = replace(OPTIONS, shutdown_grace_s=grace_s, drain_delay_s=delay_s)
-    await run(application, release, options, on_ready=ready, on_drain=drain, on_stop=stop if delay_s else lambda: None)
+    service = Service(app=application, on_drain=drain, on_stop=stop if delay_s else lambda: None)
+    await run(Listener(options), service, release, on_ready=ready)
     await asyncio.sleep(0)
     print("done", flush=True)
 

@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from gateway.memory import ARRIVING, BodyMemory
+from gateway.memory import ARRIVING
 from gateway.server import Addresses, Listener, ServingContext
 from gateway.server.options import PRESSED_S, UNCOUNTED_BYTES
 from gateway.server.sweeper import Relief
@@ -39,8 +40,9 @@ class Running:
 
 
 @asynccontextmanager
-async def serving(application: Application | None = None, tls: ServingContext | None = None) -> AsyncIterator[Running]:
-    listeners: list[Listener] = []
+async def serving(
+    application: Application | None = None, tls: ServingContext | None = None, **hooks: Any
+) -> AsyncIterator[Running]:
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] == "/big":
@@ -50,13 +52,11 @@ async def serving(application: Application | None = None, tls: ServingContext | 
         elif application is not None:
             await application(scope, receive, send)
 
-    def attach(listener: Listener) -> None:
-        listener.memory = BodyMemory(LIMIT)
-        listener.is_awaited = lambda path: path.startswith("/callbacks/")
-        listeners.append(listener)
-
-    async with serving_with(serve, replace(OPTIONS, tls=tls), attach) as addresses:
-        yield Running(addresses, listeners[0])
+    listener = Listener(replace(OPTIONS, tls=tls))
+    listener.memory.change(LIMIT)
+    hooks["is_awaited"] = lambda path: path.startswith("/callbacks/")
+    async with serving_with(serve, listener.options, listener, **hooks) as addresses:
+        yield Running(addresses, listener)
 
 
 def half_of(size: int, path: str = "/") -> bytes:
@@ -88,8 +88,7 @@ async def test_a_caller_whose_bodies_hold_a_quarter_is_refused_more_and_small_on
 
 async def test_bodies_of_all_callers_together_get_a_half() -> None:
     application = Application()
-    async with serving(application) as running, AsyncExitStack() as stack:
-        running.listener.holder_of = lambda scope: scope["path"]
+    async with serving(application, holder_of=lambda scope: scope["path"]) as running, AsyncExitStack() as stack:
         wires = [await stack.enter_async_context(calling(running.addresses.public)) for _ in range(3)]
         for number, wire in enumerate(wires[:2]):
             wire.say(half_of(LIMIT // 4 - 64 * KIB, f"/{number}"))
@@ -179,9 +178,9 @@ class Arriving:
 
 async def test_they_are_cut_off_too_when_there_is_some_room_but_too_little_for_the_answers_that_wait() -> None:
     size, callers, now = 2 * LIMIT, 5, asyncio.get_running_loop().time()
-    async with serving() as running, AsyncExitStack() as stack:
+    # None of them holds more than its share.
+    async with serving(holder_of=lambda scope: str(scope["client"])) as running, AsyncExitStack() as stack:
         relief, memory, one = Relief(running.listener), running.listener.memory, Arriving()
-        running.listener.holder_of = lambda scope: str(scope["client"])  # none of them holds more than its share
         memory.change(callers * size + LIMIT)
         for _ in range(callers):
             await never_reading(running, stack, size)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.server import Addresses, ServerError, ServerOptions, most_connections, run
+from gateway.server import Addresses, Listener, ServerError, ServerOptions, Service, most_connections, run
 from gateway.server.run import connections_for
 from tests.live.server.harness import OPTIONS, Application, admin_application, serving
 
@@ -19,7 +19,7 @@ async def start(options: ServerOptions) -> None:
     def ready(addresses: Addresses) -> None:
         raise AssertionError("it listens")
 
-    await run(Application(), admin_application, options, on_ready=ready, on_drain=lambda: None)
+    await run(Listener(options), Service(app=Application()), admin_application, on_ready=ready)
 
 
 async def test_a_port_in_use_is_named() -> None:

@@ -6,6 +6,7 @@ import asyncio
 import gc
 import socket
 import ssl
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -48,9 +49,13 @@ def strangers(tmp_path: Path) -> Authority:
 
 
 def serving_tls(
-    context: ssl.SSLContext, application: Application | None = None, **changes: Any
+    context: ssl.SSLContext,
+    application: Application | None = None,
+    handshake_failed: Callable[[str], None] = lambda reason: None,
+    **changes: Any,
 ) -> AbstractAsyncContextManager[Addresses]:
-    return serving_with(application or Application(), replace(OPTIONS, tls=context, **changes))
+    options = replace(OPTIONS, tls=context, **changes)
+    return serving_with(application or Application(), options, handshake_failed=handshake_failed)
 
 
 def presenting(files: TlsFiles) -> ServingContext:
@@ -215,8 +220,7 @@ async def test_a_handshake_that_hangs_is_cut_off_and_told_of_once_it_was_begun(
     authority: Authority, said: bytes, told: list[str]
 ) -> None:
     context, heard = presenting(authority.serving()), list[str]()
-    context.refused = heard.append
-    async with serving_tls(context, head_timeout_s=SHORT_S) as addresses:
+    async with serving_tls(context, handshake_failed=heard.append, head_timeout_s=SHORT_S) as addresses:
         async with calling(addresses.public) as wire:
             wire.say(said)
             assert await wire.is_cut()
@@ -271,9 +275,8 @@ async def test_a_refusal_reaches_a_caller_who_is_still_sending(authority: Author
 
 async def test_a_slow_head_is_refused_over_tls_too_and_not_taken_for_a_failed_handshake(authority: Authority) -> None:
     context, heard = presenting(authority.serving()), list[str]()
-    context.refused = heard.append
     async with (
-        serving_tls(context) as addresses,
+        serving_tls(context, handshake_failed=heard.append) as addresses,
         calling(addresses.public, authority.trusting()) as wire,
     ):
         wire.say(b"GET / HTTP/1.1\r\nHost: a\r\n")

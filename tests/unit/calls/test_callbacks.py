@@ -75,7 +75,7 @@ class Arrived:
     def __init__(self, body: bytes = b'{"type":"tool_result","group_id":"g","id":"i","text":"x"}') -> None:
         self.body = body
 
-    def now(self) -> bytes:
+    def now(self, holder: str = "") -> bytes:
         return self.body
 
     async def read(self) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import Callable
@@ -66,6 +67,7 @@ def edge(noted: Noted, call: Callable[..., Any], callback: Callable[..., Any] = 
         identify=partial(identify, random_digits()),
         max_body_bytes=100,
         strict=False,
+        running=set(),
     )
 
 
@@ -139,7 +141,7 @@ class Served:
         self.fields = {b"content-type": b"application/json"}
         self.answered: int | None = None
         self.reason = ""
-        self.holder = ""
+        self.task: asyncio.Task[None] | None = None
         self.answers: list[int] = []
 
     def keep(self) -> Any:
@@ -148,7 +150,7 @@ class Served:
     def lend_body(self, task: Any) -> None:
         raise AssertionError("no call goes on")
 
-    def take_body(self) -> bytes | None:
+    def take_body(self, holder: str) -> bytes | None:
         return b"{}"
 
     def answer(self, status: int, headers: Headers, body: bytes) -> bool:
