@@ -20,15 +20,16 @@ from gateway.errors import ConfigError
 from gateway.settings import Config, reference, yamlnode
 from gateway.settings.cursor import ParseContext, TooManyProblemsError
 from gateway.settings.substitution import Substitution
+from gateway.settings.yamlnode import Node
 
 MAX_BYTES = 4 * 1024 * 1024  # as many as the YAML reader takes characters
 
 
 class Loaded(NamedTuple):
-    """A configuration, and what its file should not hold: secrets in plain text, a line for each."""
+    """A configuration, and what its file should not hold."""
 
     config: Config
-    warnings: Sequence[str]
+    warnings: Sequence[str]  # a line for each secret in plain text
 
 
 def load(path: str | Path, *, env: Mapping[str, str] = os.environ, allow_missing_env: bool = False) -> Config:
@@ -40,21 +41,8 @@ def load_with_warnings(
     path: str | Path, *, env: Mapping[str, str] = os.environ, allow_missing_env: bool = False
 ) -> Loaded:
     """Reads a file as `load` does."""
-    try:
-        with Path(path).open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except OSError as exc:
-        raise ConfigError([f"{path}: cannot be read: {exc.strerror}"]) from exc
-    if len(data) > MAX_BYTES:
-        raise ConfigError([f"{path}:1:1: is larger than {MAX_BYTES} bytes"])
-    data = data.removeprefix(codecs.BOM_UTF8)
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as exc:
-        before = data[: exc.start].decode()
-        mark = yamlnode.mark_at(before, len(before))
-        raise ConfigError([f"{path}:{mark.line}:{mark.column}: is not UTF-8 text"]) from None
-    return _read(text, str(path), Substitution(env, Path(path).parent, allow_missing_env))
+    root = parse(read_text(path), str(path))
+    return validate(root, str(path), Substitution(env, Path(path).parent, allow_missing_env))
 
 
 def read(
@@ -69,14 +57,37 @@ def read(
 
     With `allow_missing_env` something that passes stands in for variables and files that are not there.
     """
-    return _read(text, source, Substitution(env, base, allow_missing_env)).config
+    return validate(parse(text, source), source, Substitution(env, base, allow_missing_env)).config
 
 
-def _read(text: str, source: str, substitution: Substitution) -> Loaded:
+def read_text(path: str | Path) -> str:
+    """Reads the text of a file. Raises ConfigError."""
     try:
-        root = yamlnode.parse(text)
+        with Path(path).open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
+    except OSError as exc:
+        raise ConfigError([f"{path}: cannot be read: {exc.strerror}"]) from exc
+    if len(data) > MAX_BYTES:
+        raise ConfigError([f"{path}:1:1: is larger than {MAX_BYTES} bytes"])
+    data = data.removeprefix(codecs.BOM_UTF8)
+    try:
+        return data.decode()
+    except UnicodeDecodeError as exc:
+        before = data[: exc.start].decode()
+        mark = yamlnode.mark_at(before, len(before))
+        raise ConfigError([f"{path}:{mark.line}:{mark.column}: is not UTF-8 text"]) from None
+
+
+def parse(text: str, source: str) -> Node:
+    """Makes a tree of the text of a file. Raises ConfigError."""
+    try:
+        return yamlnode.parse(text)
     except yamlnode.YamlError as exc:
         raise ConfigError([f"{source}:{exc.mark.line}:{exc.mark.column}: {exc.message}"]) from None
+
+
+def validate(root: Node, source: str, substitution: Substitution) -> Loaded:
+    """Makes a configuration of the tree of a file. Raises ConfigError."""
     context = ParseContext(root, substitution)
     try:
         config = Config.model_validate(context.cursor())

@@ -26,6 +26,11 @@ def load(path: Path, *, allow_missing_env: bool = False) -> Config:
 
 def load_with_warnings(path: Path, *, allow_missing_env: bool = False) -> reading.Loaded:
     """Reads the file, and warns of secrets in it. Raises ConfigError."""
+    require(path)
+    return reading.load_with_warnings(path, allow_missing_env=allow_missing_env)
+
+
+def require(path: Path) -> None:
+    """Raises ConfigError if there is no file."""
     if not path.exists():
         raise ConfigError([f"{path}: there is no such file; `toolgate init` writes one"])
-    return reading.load_with_warnings(path, allow_missing_env=allow_missing_env)

@@ -87,10 +87,11 @@ async def _stoppable(serving: Coroutine[Any, Any, T]) -> T:
 
 async def _serve(path: Path, adapt: Callable[[Config], Config]) -> int:
     """Serves until a signal ends it. Returns an exit code."""
+    configuration.require(path)
     reloader = Reloader(path, adapt=adapt)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloader.ask)
-    config = adapt(configuration.load(path))
-    reloader.uses(config)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, reloader.request)
+    config = reloader.read()
+    reloader.use(config)
     serve = _supervise if config.server.workers > 1 else _serve_alone
     try:
         return FAILED if await serve(config, reloader, path) else OK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from gateway.model import Json, JsonObject
 from gateway.settings import Config, yamlnode
 from gateway.settings.cautions import warnings
 from gateway.settings.sections import Section, key_of
-from gateway.settings.substitution import EXPRESSION
+from gateway.settings.substitution import EXPRESSION, Substitution
 from gateway.settings.yamlnode import Node
 
 MASK = "••••••••"
@@ -58,12 +59,14 @@ class ConfigurationPage:
         remarks = [_remark("error", text) for text in metrics.reload_problems]
         if remarks:
             remarks.insert(0, _remark("error", CHANGED))
+        source = str(self._path)
         try:
-            root = yamlnode.parse(self._path.read_bytes()[: reading.MAX_BYTES].decode("utf-8-sig"))
-        except (OSError, UnicodeDecodeError, yamlnode.YamlError):
+            root = reading.parse(reading.read_text(self._path), source)
+        except ConfigError:
             return {}, remarks or [_remark("error", "The file cannot be read any more.")]
         try:
-            remarks += [_remark("warning", text) for text in reading.load_with_warnings(self._path).warnings]
+            loaded = reading.validate(root, source, Substitution(os.environ, self._path.parent))
+            remarks += [_remark("warning", text) for text in loaded.warnings]
         except ConfigError as exc:
             if not remarks:
                 remarks = [_remark("error", text) for text in exc.problems]

@@ -6,7 +6,7 @@ What is put in is text and is not looked at again: a variable that holds `${...}
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +28,11 @@ class MissingError(UnfitError):
 def refers(text: str) -> bool:
     """Whether a value of a file has a variable or a file put in."""
     return any(match["source"] for match in EXPRESSION.finditer(text))
+
+
+def files_in(text: str) -> Iterator[str]:
+    """The files that a text has put in, as it names them, whether or not the rest of it is of any use."""
+    return (match["name"] for match in EXPRESSION.finditer(text) if match["source"] == "file")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from gateway import config
 from gateway.assembly.setup import named_files
 from gateway.processes.reload import Reloader
 from gateway.settings import BearerAuthSettings, Config
@@ -58,7 +57,7 @@ class Taker:
 async def reloading(path: Path) -> AsyncIterator[Taker]:
     """Reads the file, and again whenever that is due."""
     reloader = Reloader(path, look_s=LOOK_S)
-    reloader.uses(config.load(path))
+    reloader.use(reloader.read())
     taker = Taker(reloader)
     task = asyncio.create_task(reloader.run(taker.apply, lambda outcome, _: taker.counted.append(outcome)))
     try:
@@ -122,21 +121,19 @@ class Opened:
 OPENED = Opened()  # an audit hook stays
 
 
-async def test_a_file_is_read_twice_for_a_change_and_not_at_all_without_one(tmp_path: Path) -> None:
-    """Once searched for files that it names, which does not happen at each look, and once validated."""
+async def test_a_file_is_read_once_for_a_change_and_not_at_all_without_one(tmp_path: Path) -> None:
     path = tmp_path / "gateway.yaml"
     mounted(tmp_path / "secrets", "the-first-token-of-all", 1)
     write(path, FILE % "true")
     async with reloading(path) as taker:
         before = OPENED.paths[str(path)]
-        reloader = taker.reloader
         for _ in range(20):
-            reloader._look()  # by itself it would look as often as the machine lets it
+            taker.reloader._look()  # by itself it would look as often as the machine lets it
         assert OPENED.paths[str(path)] == before
         write(path, "# changed\n" + FILE % "true")
         written = OPENED.paths[str(path)]
         await taker.until_counted(1)
-        assert OPENED.paths[str(path)] - written == 2
+        assert OPENED.paths[str(path)] - written == 1
 
 
 @pytest.mark.parametrize("late", ["absent", "empty"])
@@ -172,7 +169,7 @@ async def test_without_watch_it_is_read_only_when_asked_and_watching_begins_and_
         for _ in range(5):
             await asyncio.sleep(LOOK_S)
         assert taker.counted == []
-        taker.reloader.ask()
+        taker.reloader.request()
         await taker.until_counted(1)
         write(path, "# changed\n" + FILE % "false")
         await taker.until_counted(2)
@@ -192,6 +189,6 @@ async def test_whatever_breaks_while_it_is_put_to_use_the_next_one_is_tried(tmp_
     task = asyncio.create_task(reloader.run(apply, lambda outcome, _: counted.put_nowait(outcome)))
     async with asyncio.timeout(DEADLINE_S):
         for outcome in ("failed", "ok"):
-            reloader.ask()
+            reloader.request()
             assert await counted.get() == outcome
     task.cancel()
