@@ -41,6 +41,7 @@ from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.registry import Calls
 from gateway.catalogue.catalogue import Catalogue
 from gateway.challenges import CLOCKS_DIFFER_S, CallChallenge, Challenge, Challenges, Consents, Looks, digest
+from gateway.checks import Checks
 from gateway.console.host import ConsoleHost
 from gateway.console.public import public_console
 from gateway.http.accesslog import AccessLog
@@ -57,6 +58,7 @@ from gateway.offload import ChildTasks, Offload
 from gateway.pipeline import Pipeline
 from gateway.ports import Backend, Outcomes, Receiver
 from gateway.request import Request
+from gateway.responses import ResponseBuilder
 from gateway.server import Listener
 from gateway.settings import BackendSettings, CallbackBackendSettings, Config, StateSettings
 from gateway.state.sealing import Digester, Sealer, TimedSealer
@@ -114,9 +116,9 @@ class Gateway:
             self.observer.count_call = self._usage.beside(self.metrics.tool_call)
         self._scraper = Scraper(self.metrics, lambda: {"gateway": os.getpid(), **self.children})
         self._checker = ChildTasks()
-        self._checks = self._telemetry.checks(self._checker)
+        self._checks = Checks(self._checker)
         self._lists = Offload(memory_bytes=LIST_MEMORY_BYTES)  # its own, so that no call waits for lists
-        self._responses = self._telemetry.responses(
+        self._responses = ResponseBuilder(
             self._challenges,
             self._checks,
             encoders=dict(chain(parts.ENCODERS.items(), *(each.encoders.items() for each in more_surfaces))),
@@ -184,9 +186,9 @@ class Gateway:
         rules = parts.rate_limit_rules(config)
         limits = self._limits if before is None else before.limits.under(rules, config.limits_on_failure)
         pipeline = Pipeline(
-            authenticator=self._telemetry.authenticator(authenticator),
-            authorizer=self._telemetry.authorizer(authorizer),
-            limiter=self._telemetry.limiter(limits),
+            authenticator=authenticator,
+            authorizer=authorizer,
+            limiter=limits,
             catalogue=catalogue,
             calls=self.calls,
             responses=self._responses,
@@ -196,6 +198,7 @@ class Gateway:
             digits=self._digits,
             strict=config.errors.strict,
             continues=self._telemetry.continued,
+            step=self._telemetry.step,
         )
         return Setup(
             config=config,

@@ -47,7 +47,7 @@ from gateway.surfaces import (
     OpenedOverview,
     RefusedOpening,
 )
-from gateway.tracing import TRACEPARENT, Trace, continued
+from gateway.tracing import TRACEPARENT, Step, Trace, continued, unrecorded
 from gateway.wire import Body, StreamReply, WireReply
 
 log = logging.getLogger("gateway.pipeline")
@@ -72,7 +72,8 @@ class Pipeline:
 
     `authorizer` decides about each call, also one that only asks for a kept result; None: there is no such service.
     `digits` are random, for the ids of calls that leave no record. `strict`: a tool that the caller may not use is
-    refused like a tool that does not exist. `continues` makes the trace of a call that names its parent itself.
+    refused like a tool that does not exist. `continues` makes the trace of a call that names its parent itself. `step`
+    is what each step is wrapped in.
     """
 
     def __init__(
@@ -90,10 +91,14 @@ class Pipeline:
         digits: Iterator[bytes],
         strict: bool,
         continues: Callable[[Trace, bytes, bytes | None], Trace] = continued,
+        step: Step = unrecorded,
     ) -> None:
-        self._authenticator = authenticator
-        self._authorizer = authorizer
+        self._identify_now = step("authenticate", authenticator.identify)
+        self._identify_later = step("authenticate", authenticator.identify_later)
         self._limiter = limiter
+        self._spend = step("limit", limiter.spend)
+        self._accepts, self._validate = step("validate", checks.accepts), step("validate", checks.validate)
+        self._authorize = None if authorizer is None else step("authorize", authorizer.authorize, "client")
         self._catalogue = catalogue
         self._calls = calls
         self._responses = responses
@@ -112,7 +117,7 @@ class Pipeline:
         try:
             came_as = request.operation
             caller = await self._identify(came_as, request)
-            spend, principal, ip = self._limiter.spend, caller.principal, request.ip
+            spend, principal, ip = self._spend, caller.principal, request.ip
             is_spent = came_as == "list"  # at an endpoint for lists the limits do not depend on the body
             if is_spent:
                 request.extra += await spend("list", principal, ip, None)
@@ -138,11 +143,11 @@ class Pipeline:
                 return await self._answer_other(opened, caller, request)
             call = opened.call if caller.user_id is None else for_user(opened.call, caller.user_id)
             arguments = call.arguments
-            if not self._checks.accepts(tool, arguments, size):
-                arguments = await self._checks.validate(tool, arguments, size, principal)
-            if self._authorizer is not None:
+            if not self._accepts(tool, arguments, size):
+                arguments = await self._validate(tool, arguments, size, principal)
+            if self._authorize is not None:
                 sent = call if arguments is call.arguments else replace(call, arguments=arguments)
-                await self._authorizer.authorize(sent, tool.target, caller, opened.encoder.name)
+                await self._authorize(sent, tool.target, caller, opened.encoder.name)
                 del sent
             if opened.awaited is not None:
                 await self._consents.wait(opened.awaited)
@@ -211,7 +216,7 @@ class Pipeline:
     async def _identify_and_spend(self, operation: Operation, request: Request) -> Caller:
         """The caller of a request for no tool. Raises RATE_LIMITED, UNAUTHENTICATED, BACKEND_UNAVAILABLE."""
         caller = await self._identify(operation, request)
-        request.extra += await self._limiter.spend(operation, caller.principal, request.ip, None)
+        request.extra += await self._spend(operation, caller.principal, request.ip, None)
         return caller
 
     async def _identify(self, operation: Operation, request: Request) -> Caller:
@@ -219,9 +224,9 @@ class Pipeline:
         request.extra = self._limiter.admit(operation, request.ip)
         try:
             try:
-                caller = self._authenticator.identify(request.head)
+                caller = self._identify_now(request.head)
             except UndecidedError:
-                caller = await self._authenticator.identify_later(request.head)
+                caller = await self._identify_later(request.head)
         except UnauthenticatedError as refused:
             if refused.attempted:
                 self._limiter.verification_failed(request.ip)
@@ -382,7 +387,7 @@ class Pipeline:
             wire_version=request.encoder.wire_version,
             served=request.served,
             terms=terms,
-            trace=request.trace.kept,
+            trace=request.trace.stored,
         )
         request.outcome = "unknown"  # as in `_run`
         request.joined, request.counts = True, False

@@ -64,6 +64,8 @@ class ResponseBuilder:
 
         `request.extra` gets the headers that say where to find the call later.
         """
+        if (origin := kept.metadata.trace) and origin != request.trace.stored:
+            request.trace.link(origin)
         encoder = request.encoder
         if encoder is None:  # a look is answered in the dialect of the call itself
             encoder = request.encoder = self._encoders[kept.metadata.dialect, kept.metadata.wire_version]
@@ -93,14 +95,18 @@ class ResponseBuilder:
             assert isinstance(status, GatewayError)
             request.counts = kept.joined  # else the run that was refused is counted, when it ended
             reply = self.run_refusal(status, kept.backend, request)
-        request.toolgate_call_id = kept.id
-        call_id = kept.id.encode()
-        if kept.remembered:
+        self._name_call(kept, request)
+        return reply
+
+    def _name_call(self, view: CallView, request: Request) -> None:
+        """Adds the headers that say which call it is, and where to find it later."""
+        request.toolgate_call_id = view.id
+        call_id = view.id.encode()
+        if view.remembered:
             location = f"{self._challenges.public_url}{self._path}".encode() + call_id
             request.extra = (*request.extra, (CALL_ID, call_id), (LOCATION, location))
         else:
             request.extra = (*request.extra, (CALL_ID, call_id))
-        return reply
 
     async def status(self, view: CallView, request: Request, encoder: StatusEncoder) -> WireReply:
         """Encodes how a kept call stands, for a caller who does not wait for its end."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
 
@@ -30,16 +30,30 @@ _traceparent = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-
 _tracestate = re.compile(rb"[\x20-\x7e\t]{1,%d}" % MAX_TRACESTATE).fullmatch
 NO_TRACE, NO_SPAN = b"0" * 32, b"0" * 16
 
+Work = TypeVar("Work", bound=Callable[..., Any])
+Kind = Literal["internal", "server", "client", "consumer"]  # of a span
+
+
+class Step(Protocol):
+    """Makes a function a step of requests: where spans are recorded, one of that name is recorded for each run."""
+
+    def __call__(self, name: str, work: Work, kind: Kind = "internal") -> Work: ...
+
+
+def unrecorded(name: str, work: Work, kind: Kind = "internal") -> Work:
+    """The `Step` of a gateway that records nothing: the function itself, which costs a call nothing."""
+    return work
+
 
 class Trace(Struct, frozen=True):
-    """`sent` are the headers for a tool server; the first of them, `X-Request-ID`, is for the answer, too.
-
-    `kept` is the `traceparent` that is stored with a call, for later links to it; empty where no span is recorded.
-    """
+    """Which trace a request belongs to."""
 
     request_id: bytes
-    sent: Headers
-    kept: str = ""
+    sent: Headers  # for a tool server; the first of them, `X-Request-ID`, is for the answer, too
+    stored: str = ""  # the `traceparent` that is stored with a call, for later links to it; empty: nothing is recorded
+
+    def link(self, stored: str) -> None:
+        """Links the request to another one by its `stored`, where spans are recorded."""
 
 
 class Parent(NamedTuple):

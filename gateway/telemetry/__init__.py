@@ -1,5 +1,5 @@
-"""Spans of requests, for OpenTelemetry: recorded around the parts of a gateway, sent by the official SDK.
+"""Spans of requests, for OpenTelemetry: recorded in the steps of a gateway, sent by the official SDK.
 
-The pipeline and the backends know nothing of it. `wiring` puts recorders around them if `telemetry` is configured; if
-it is not, the parts stand there as they are.
+`wiring` gives the pipeline what it wraps its steps in, and calls their state and their backends: recorders (`steps`) if
+`telemetry` is configured; if it is not, the functions and parts themselves.
 """

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from gateway.model import Invocation, ToolDefinition
 from gateway.telemetry.spans import Value
 
-AUTHENTICATE, AUTHORIZE, LIMIT, VALIDATE, QUEUE = "authenticate", "authorize", "limit", "validate", "queue"
+QUEUE = "queue"
 OUTCOME = "receive outcome"
 EXECUTE = "execute_tool"
 CALL_METHOD, LIST_METHOD = "tools/call", "tools/list"

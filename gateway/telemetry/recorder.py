@@ -30,6 +30,9 @@ class RecordedTrace(Trace, frozen=True, kw_only=True):
 
     recording: Recording
 
+    def link(self, stored: str) -> None:
+        self.recording.root.links.append(stored)
+
 
 def bound_of(ratio: float) -> bytes:
     """What the last 16 digits of a trace id must be below: digits of one length compare as the numbers do."""
@@ -67,21 +70,21 @@ class Recorder:
             return onward if outer is None else RecordedTrace(onward.request_id, onward.sent, recording=outer)
         return self._recorded(trace, known, state, outer)
 
-    def linked(self, trace: Trace, kept: str) -> Trace:
-        """The trace of a request about a call that was recorded (`Trace.kept`), which is recorded for that, too."""
+    def linked(self, trace: Trace, stored: str) -> Trace:
+        """The trace of a request about a call that was recorded (`Trace.stored`), which is recorded for that, too."""
         recording = recording_of(trace)
         if recording is None:
             trace = self._recorded(trace, None, None)
             recording = trace.recording
-        recording.root.links.append(kept)
+        trace.link(stored)
         return trace
 
-    def about(self, kept: str, name: str) -> Span:
-        """Begins a trace of work that no request brings, linked to the call that it is about (`Trace.kept`)."""
+    def about(self, stored: str, name: str) -> Span:
+        """Begins a trace of work that no request brings, linked to the call that it is about (`Trace.stored`)."""
         trace = next(self._digits)[:32]
         root = Recording(self._sink, self._digits, trace, name=name).root
         root.kind = "internal"
-        root.links.append(kept)
+        root.links.append(stored)
         return root
 
     def _recorded(

@@ -10,12 +10,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Literal
 
 from gateway.errors import GatewayError
-from gateway.tracing import Parent
+from gateway.tracing import Kind, Parent
 
-Kind = Literal["internal", "server", "client", "consumer"]
 Value = str | int | float | bool
 
 SAMPLED = 0x01

@@ -1,4 +1,4 @@
-"""Puts recorders around the parts of a gateway, or leaves the parts as they are."""
+"""What a gateway records of requests: nothing, or spans."""
 
 from __future__ import annotations
 
@@ -8,29 +8,23 @@ from typing import TYPE_CHECKING
 
 from gateway.admission import Admission
 from gateway.backends.server import Server
-from gateway.checks import Checks
 from gateway.http.accesslog import AccessLog, Observer
 from gateway.metrics import Metrics
-from gateway.ports import Authenticator, Authorizer, Backend, Limiter, Outcomes
-from gateway.responses import ResponseBuilder
+from gateway.ports import Backend, Outcomes
 from gateway.settings import Config, TelemetrySettings
 from gateway.state.port import State
 from gateway.telemetry import names
 from gateway.telemetry.observer import TracedObserver
 from gateway.telemetry.recorder import Recorder
 from gateway.telemetry.spans import Span
-from gateway.telemetry.traced import (
-    TracedAdmission,
-    TracedAuthenticator,
-    TracedAuthorizer,
-    TracedBackend,
-    TracedChecks,
-    TracedLimiter,
-    TracedOutcomes,
-    TracedResponses,
-    TracedState,
+from gateway.telemetry.steps import (
+    RecordedAdmission,
+    backend_with_runs,
+    outcomes_with_traces,
+    recorded,
+    state_with_steps,
 )
-from gateway.tracing import Trace, continued, identify
+from gateway.tracing import Step, Trace, continued, identify, unrecorded
 
 if TYPE_CHECKING:
     from gateway.telemetry.export import SpanExport
@@ -39,13 +33,13 @@ Count = Callable[[str, int], None]
 
 
 class Telemetry:
-    """Records nothing: every part stands as it is. `digits` are random."""
+    """Records nothing: every part stands as it is."""
 
-    admission: type[Admission[Server]] = Admission
-    checks: type[Checks] = Checks
-    responses: type[ResponseBuilder] = ResponseBuilder
+    admission: type[Admission[Server]] = Admission  # the class of the admission to each backend
+    step: Step = staticmethod(unrecorded)  # what the pipeline wraps its steps in
 
     def __init__(self, digits: Iterator[bytes]) -> None:
+        """`digits` are random."""
         self.identify: Callable[[Mapping[bytes, bytes]], Trace] = partial(identify, digits)
         self.continued: Callable[[Trace, bytes, bytes | None], Trace] = continued
         self.linked: Callable[[Trace, str], Trace] = _unlinked
@@ -53,25 +47,17 @@ class Telemetry:
     def observer(self, metrics: Metrics, access: AccessLog) -> Observer:
         return Observer(metrics, access)
 
-    def authenticator(self, inner: Authenticator) -> Authenticator:
-        return inner
+    def state(self, state: State, *, is_shared: bool) -> State:
+        """The state as calls use it."""
+        return state
 
-    def authorizer(self, inner: Authorizer | None) -> Authorizer | None:
-        return inner
+    def backends(self, backends: Mapping[str, Backend], config: Config) -> Mapping[str, Backend]:
+        """The backends as calls use them."""
+        return backends
 
-    def limiter(self, inner: Limiter) -> Limiter:
-        return inner
-
-    def state(self, inner: State, *, is_shared: bool) -> State:
-        return inner
-
-    def backends(self, inner: Mapping[str, Backend], config: Config) -> Mapping[str, Backend]:
-        """The backends as calls see them."""
-        return inner
-
-    def outcomes(self, inner: Outcomes, state: State) -> Outcomes:
+    def outcomes(self, outcomes: Outcomes, state: State) -> Outcomes:
         """Where outcomes go for which a backend has to ask."""
-        return inner
+        return outcomes
 
     async def start(self, count: Count) -> None:
         """Begins to send spans; `count` counts what becomes of them."""
@@ -83,39 +69,29 @@ class Telemetry:
 class RecordingTelemetry(Telemetry):
     """Records the spans of sampled requests."""
 
-    admission = TracedAdmission
-    checks = TracedChecks
-    responses = TracedResponses
+    admission = RecordedAdmission
+    step = staticmethod(recorded)
 
     def __init__(self, settings: TelemetrySettings, digits: Iterator[bytes], *, is_tls: bool) -> None:
         super().__init__(digits)
         self._settings = settings
         self._export: SpanExport | None = None
-        self.recorder = Recorder(settings.sample, self._put, digits)
-        self.identify, self.continued = self.recorder.identify, self.recorder.continued
-        self.linked = self.recorder.linked
+        self._recorder = recorder = Recorder(settings.sample, self._put, digits)
+        self.identify, self.continued, self.linked = recorder.identify, recorder.continued, recorder.linked
         self._scheme = "https" if is_tls else "http"
 
     def observer(self, metrics: Metrics, access: AccessLog) -> Observer:
         return TracedObserver(metrics, access, self._scheme)
 
-    def authenticator(self, inner: Authenticator) -> Authenticator:
-        return TracedAuthenticator(inner)
+    def state(self, state: State, *, is_shared: bool) -> State:
+        return state_with_steps(state, names.of_state(is_shared=is_shared))
 
-    def authorizer(self, inner: Authorizer | None) -> Authorizer | None:
-        return None if inner is None else TracedAuthorizer(inner)
+    def backends(self, backends: Mapping[str, Backend], config: Config) -> Mapping[str, Backend]:
+        protocols = {name: settings.protocol for name, settings in config.backends.items()}
+        return {name: backend_with_runs(backend, protocols[name]) for name, backend in backends.items()}
 
-    def limiter(self, inner: Limiter) -> Limiter:
-        return TracedLimiter(inner)
-
-    def state(self, inner: State, *, is_shared: bool) -> State:
-        return TracedState.around(inner, names.of_state(is_shared=is_shared))
-
-    def backends(self, inner: Mapping[str, Backend], config: Config) -> Mapping[str, Backend]:
-        return {name: TracedBackend.around(each, config.backends[name].protocol) for name, each in inner.items()}
-
-    def outcomes(self, inner: Outcomes, state: State) -> Outcomes:
-        return TracedOutcomes(inner, state.local_record, self.recorder.about)
+    def outcomes(self, outcomes: Outcomes, state: State) -> Outcomes:
+        return outcomes_with_traces(outcomes, state.local_record, self._recorder.about)
 
     async def start(self, count: Count) -> None:
         from gateway.telemetry.export import SpanExport
@@ -139,5 +115,5 @@ def telemetry(config: Config, digits: Iterator[bytes]) -> Telemetry:
     return RecordingTelemetry(config.telemetry, digits, is_tls=config.server.tls is not None)
 
 
-def _unlinked(trace: Trace, kept: str) -> Trace:
+def _unlinked(trace: Trace, stored: str) -> Trace:
     return trace
