@@ -19,7 +19,7 @@ from gateway.errors import CODE, ErrorCode, GatewayError
 from gateway.http import openapi
 from gateway.http.edge import strictly
 from gateway.http.metadata import metadata_routes
-from gateway.http.routes import CALLBACKS, CALLS, CHALLENGES, CONSOLE, HEALTH, METRICS, OPENAPI, request_of
+from gateway.http.routes import CONSOLE, HEALTH, METRICS, ROUTES, request_of
 from gateway.metrics import CONTENT_TYPE
 from gateway.model import JsonObject
 from gateway.pipeline import Pipeline
@@ -34,6 +34,7 @@ METRICS_REALM = (b"www-authenticate", b'Bearer realm="metrics"')  # RFC 6750, se
 
 ChallengeStatus = Callable[[Request, str], Awaitable[str]]
 Scrape = Callable[[], Awaitable[bytes]]
+Handler = Callable[[HttpRequest], Awaitable[Response]]
 
 
 class Health(Protocol):
@@ -99,17 +100,18 @@ def public_app(
     async def show_openapi(request: HttpRequest) -> Response:
         return Response(description, media_type="application/json")
 
-    prefixes = ("", *(f"/{name}" for name in recognise.DIALECTS))
-    routes: list[BaseRoute] = [Route(f"{prefix}{HEALTH}", show_health) for prefix in prefixes]
-    routes.append(Route(CHALLENGES + "{token:path}", show_challenge))  # any token has a status
-    # A caller's own call id may hold slashes.
-    routes.append(Route(CALLS + "{call_id:path}", show_call, methods=["GET", "DELETE"]))
-    # The edge takes callbacks themselves; what comes by another method gets its 405.
-    routes.append(Route(CALLBACKS + "{token:path}", show_health, methods=["POST"]))
+    handlers: dict[str, Handler] = {"health": show_health, "challenge": show_challenge, "poll": show_call}
+    handlers["callback"] = show_health  # the edge takes callbacks; what comes by another method gets its 405
     if token is not None:
-        routes.append(_metrics_for(token.get_secret_value(), scrape))
+        handlers["metrics"] = _metrics_for(token.get_secret_value(), scrape)
     if server.openapi:
-        routes.append(Route(OPENAPI, show_openapi))
+        handlers["openapi"] = show_openapi
+    routes: list[BaseRoute] = [
+        Route(path.replace("}", ":path}"), handlers[route.operation], methods=route.methods)
+        for route in ROUTES
+        if route.operation in handlers
+        for path in route.paths()
+    ]
     routes += metadata_routes(config, public_url)
     routes += _console_routes(console, public_url)
     return _without_redirects(Starlette(routes=routes, exception_handlers={HTTPException: _refuse, Exception: _fail}))
@@ -168,7 +170,7 @@ def _other_host() -> Response:
     return JSONResponse({"message": message}, 403, NO_STORE)
 
 
-def _metrics_for(token: str, scrape: Scrape) -> Route:
+def _metrics_for(token: str, scrape: Scrape) -> Handler:
     """`/metrics` behind a token: what all callers do together is not for each of them to see."""
     expected = token.encode()
 
@@ -179,7 +181,7 @@ def _metrics_for(token: str, scrape: Scrape) -> Route:
             return _refusal(error, request_of(request.scope))
         return _metrics_answer(await scrape())
 
-    return Route(METRICS, show_metrics)
+    return show_metrics
 
 
 def _metrics_answer(text: bytes) -> Response:

@@ -20,7 +20,17 @@ from gateway.errors import CODE, ErrorCode, GatewayError, OtherOriginError, Serv
 from gateway.http.accesslog import LEFT, Observer, answered_status
 from gateway.http.body import ArrivingBody, CallerLeft, too_large
 from gateway.http.origins import ALLOW_ORIGIN, AllowedHosts, Cors, OtherHostError
-from gateway.http.routes import CALLBACK, CALLBACKS, CALLS, HEALTH, REQUEST, is_routine, prefix_of, route_of
+from gateway.http.routes import (
+    CALLBACK,
+    CALLBACKS,
+    CALLS,
+    HEALTH,
+    READING,
+    REQUEST,
+    find_route,
+    operation_of,
+    prefix_of,
+)
 from gateway.http.streaming import LateStream, Unanswered, as_accepted
 from gateway.ports import Operation, ServerRequest
 from gateway.request import Request, read_repeats
@@ -238,10 +248,10 @@ class Edge:
             return await self._rest(scope, receive, watch)
         finally:
             status, duration_s = answered_status(scope, request, status), perf_counter() - started
-            operation, path = route_of(head.method, head.path)
-            if (
-                is_routine(head.method, operation, path) and not 400 <= status < 500
-            ):  # a refusal is worth a line, and so is a caller who left
+            public = find_route(head.path)
+            operation, path = operation_of(head.method, public)
+            # A refusal is worth a line, and so is a caller who left.
+            if public is not None and public.is_polled and method in READING and not 400 <= status < 500:
                 self._observer.probed(operation, status, duration_s)
             else:
                 self._observer.answered(request, operation, path, status, duration_s, size)
@@ -254,9 +264,9 @@ class Edge:
         if self._is_guarded:
             headers = dict(scope["headers"])
             if self._hosts is not None and not self._hosts.allows(headers.get(b"host", b"")):
-                prefix = prefix_of(path)
+                public = find_route(path)
                 # Probes of a cluster call a pod by its address, and get one word.
-                if path != (HEALTH if prefix is None else f"/{prefix}{HEALTH}"):
+                if public is None or public.path != HEALTH:
                     return self._fixed(scope, _refuse_host)
             preflight = None if self._cors is None else self._cors.preflight(method, headers)
             if preflight is not None:
@@ -266,10 +276,12 @@ class Edge:
             if origin is not None and not self._allows_page(origin):
                 return self._fixed(scope, _refuse_origin)
         if path.startswith(CALLBACKS) and method == "POST":
-            operation, template = CALLBACK
-            answer = partial(self._receive, path[len(CALLBACKS) :])
             return _Route(
-                surface=self._default, answer=answer, path=template, operation=operation, max_bytes=MAX_CALLBACK_BYTES
+                surface=self._default,
+                answer=partial(self._receive, path[len(CALLBACKS) :]),
+                path=CALLBACK.path,
+                operation=CALLBACK.operation,
+                max_bytes=MAX_CALLBACK_BYTES,
             )
         return None
 
@@ -285,13 +297,13 @@ class Edge:
     def _fixed(self, scope: Scope, answer: Answer, operation: str | None = None) -> _Route:
         """A route that gives the same answer at every path."""
         method, path = scope["method"], scope["path"]
-        known = self._routes.get(path) or self._of_family(scope)
-        if known is None:
-            counted_as, template = route_of(method, path)
+        route = self._routes.get(path) or self._of_family(scope)
+        if route is None:
+            counted_as, template = operation_of(method, find_route(path))
             surface, dialect = self._default, prefix_of(path)
         else:
-            counted_as, template = known.counts_as, known.path
-            surface, dialect = known.surface, known.dialect
+            counted_as, template = route.counts_as, route.path
+            surface, dialect = route.surface, route.dialect
         return _Route(surface=surface, answer=answer, path=template, dialect=dialect, operation=operation or counted_as)
 
     async def _receive(self, token: str, request: Request, arriving: Body) -> WireReply:

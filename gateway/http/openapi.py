@@ -1,16 +1,18 @@
 """The description of our public surface for machines: `GET /openapi.json`, OpenAPI 3.1.1.
 
 The bare paths take every dialect, so their bodies are `anyOf`; below a prefix a path speaks one dialect alone.
-`components.json` has the schemas, which say what this gateway sends: that is narrower than what OTC 1.0, OXP 1.0 and
-the RFC allow.
+`components.json` has the schemas and the refusals, which say what this gateway sends: that is narrower than what
+OTC 1.0, OXP 1.0 and the RFC allow.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from importlib.resources import files
 from typing import NamedTuple
 
+from gateway.dialects.recognise import CALLS, RestSurface
+from gateway.http.routes import ROUTES
 from gateway.jsontext import decode, encode
 from gateway.model import JsonObject
 from gateway.settings import AuthSettings
@@ -32,77 +34,43 @@ def _json_of(*names: str) -> JsonObject:
 class _Form(NamedTuple):
     """One dialect: the schemas of what it takes and gives."""
 
-    prefix: str
     title: str
     request: str
     result: str
     tools: str
 
 
-FORMS = (
-    _Form("rfc", "the OTC RFC", "RfcCall", "RfcResult", "RfcTools"),
-    _Form("otc", "OTC 1.0", "OtcCall", "EnvelopedResult", "OtcTools"),
-    _Form("oxp", "OXP 1.0, flat", "Call", "Result", "OxpTools"),
-    _Form("oxp-env", "OXP 1.0, enveloped", "OxpEnvelopedCall", "EnvelopedResult", "OxpEnvelopedTools"),
-    _Form("lc", "the LangChain form", "LcCall", "LcResult", "LcTools"),
-)
+FORMS = {
+    "rfc": _Form("the OTC RFC", "RfcCall", "RfcResult", "RfcTools"),
+    "otc": _Form("OTC 1.0", "OtcCall", "EnvelopedResult", "OtcTools"),
+    "oxp": _Form("OXP 1.0, flat", "Call", "Result", "OxpTools"),
+    "oxp-env": _Form("OXP 1.0, enveloped", "OxpEnvelopedCall", "EnvelopedResult", "OxpEnvelopedTools"),
+    "lc": _Form("the LangChain form", "LcCall", "LcResult", "LcTools"),
+}
 BY_TOKEN, BY_KEY = ("bearer",), ("oxp_key", "otc_key")
-CREDENTIALS: JsonObject = {
-    "bearer": {"type": "http", "scheme": "bearer"},
-    "oxp_key": {"type": "apiKey", "in": "header", "name": "OXP-API-Key"},
-    "otc_key": {"type": "apiKey", "in": "header", "name": "OTC-API-Key"},
+# Headers of answers that are components, too.
+_HEADERS = {
+    "X-Request-ID": "RequestId",
+    "Toolgate-Code": "Code",
+    "Cache-Control": "NoStore",
+    "OXP-Version": "OxpVersion",
+    "RateLimit": "RateLimit",
+    "RateLimit-Policy": "RateLimitPolicy",
+    "Toolgate-Call-Id": "CallId",
+    "Location": "Location",
+    "Preference-Applied": "PreferenceApplied",
 }
-# Headers of answers: their names, and those of their components.
-REQUEST_ID = {"X-Request-ID": _ref("RequestId", "headers")}
-RETRY_AFTER = {"Retry-After": _ref("RetryAfter", "headers")}
-CODE = {"Toolgate-Code": _ref("Code", "headers")}
-NO_STORE = {"Cache-Control": _ref("NoStore", "headers")}
-OXP_VERSION = {"OXP-Version": _ref("OxpVersion", "headers")}
-COUNTED = {
-    "RateLimit": _ref("RateLimit", "headers"),
-    "RateLimit-Policy": _ref("RateLimitPolicy", "headers"),
-} | REQUEST_ID
-CALL_ID = {"Toolgate-Call-Id": _ref("CallId", "headers"), "Location": _ref("Location", "headers")}
-CALL_HEADERS = COUNTED | NO_STORE | CALL_ID | CODE | {"Preference-Applied": _ref("PreferenceApplied", "headers")}
 
-REFUSALS: Mapping[int, tuple[str, JsonObject]] = {
-    400: (
-        "The request is not a valid call, the tool or its version does not exist, the tool needs something that is "
-        "missing, the call_id was used for another call, or the tool server is temporarily unavailable. The tool has "
-        "not run for this request.",
-        RETRY_AFTER | CALL_HEADERS,  # it may be the tool server's, of a call that has its name then
-    ),
-    401: (
-        "The request has no valid credential, or more than one.",
-        {"WWW-Authenticate": _ref("WwwAuthenticate", "headers")},
-    ),
-    403: (
-        "The caller may not use this tool, or may not call for that user, or the operator's policy does not allow the "
-        "call.",
-        {"Toolgate-Reason": _ref("Reason", "headers")},
-    ),
-    404: ("The path does not exist, or the caller has no such call.", {}),
-    405: ("The path does not have this method.", {"Allow": _ref("Allow", "headers")}),
-    408: ("The request took too long to arrive.", {}),
-    413: ("The body is too large.", {}),
-    414: ("The path is too long.", {}),
-    415: ("The body is not JSON.", {}),
-    422: ("The input does not fit the tool's schema.", CALL_HEADERS),
-    429: (
-        "The caller made too many requests, has too many running or stored calls, or there is no room for more.",
-        RETRY_AFTER,
-    ),
-    431: ("The head is too large.", {}),
-    503: ("The gateway is starting and does not know all tools yet.", RETRY_AFTER),
-}
-RESPONSES = {
-    f"Refused{status}": {
-        "description": said,
-        "headers": CODE | COUNTED | NO_STORE | OXP_VERSION | own,
-        "content": _json_of("InvalidInput" if status == 422 else "Refusal"),
-    }
-    for status, (said, own) in REFUSALS.items()
-}
+
+def _headers(*names: str) -> JsonObject:
+    return {name: _ref(_HEADERS[name], "headers") for name in names}
+
+
+REQUEST_ID, NO_STORE, OXP_VERSION = _headers("X-Request-ID"), _headers("Cache-Control"), _headers("OXP-Version")
+COUNTED = _headers("RateLimit", "RateLimit-Policy", "X-Request-ID")
+CALL_HEADERS = COUNTED | _headers(
+    "Cache-Control", "Toolgate-Call-Id", "Location", "Toolgate-Code", "Preference-Applied"
+)
 ANYWHERE = (400, 405, 408, 414, 431)  # refusals of any request, before its path is looked at
 CACHED: JsonObject = {name: {"schema": TEXT} for name in ("ETag", "Vary", "Cache-Control")}
 
@@ -114,49 +82,39 @@ def credentials_for(auth: AuthSettings | None) -> tuple[str, ...]:
     return (*BY_TOKEN, *(BY_KEY if auth.api_keys else ()))
 
 
-def document(version: str, public_url: str | None, credentials: Iterable[str] = CREDENTIALS) -> bytes:
-    """Builds the document.
+def document(version: str, public_url: str | None, credentials: Iterable[str] = (*BY_TOKEN, *BY_KEY)) -> bytes:
+    """Builds the document from the table of routes and the endpoints of the REST surface.
 
     `version` is the gateway's own, `public_url` where callers reach it, `credentials` the names of those of which they
     need one.
     """
-    paths = {
-        "/openapi.json": {"get": _description()},
-        "/calls/{call_id}": {"get": _looking(), "delete": _cancelling()},
-        "/challenges/{token}": {"get": _challenge()},
-        **_endpoints("", "", "in the dialect of the request", FORMS),
-    }
-    for form in FORMS:
-        name = form.prefix.replace("-", "_")
-        paths |= _endpoints(f"/{form.prefix}", f"{name}_", f"in {form.title}", (form,))
+    paths: dict[str, JsonObject] = {}
+    for route in ROUTES:
+        if route.operation in DESCRIBED:
+            paths |= dict(zip(route.paths(), DESCRIBED[route.operation](), strict=True))
+    for path, endpoint in RestSurface().endpoints.items():
+        form = FORMS.get(endpoint.dialect or "")
+        spoken = "in the dialect of the request" if form is None else f"in {form.title}"
+        name = "" if endpoint.dialect is None else f"{endpoint.dialect.replace('-', '_')}_"
+        forms = tuple(FORMS.values()) if form is None else (form,)
+        if endpoint.operation == "list":
+            paths[path] = {"get": _listing(f"{name}list_tools", spoken, forms)}
+        elif endpoint.route == CALLS[0]:
+            paths[path] = {"post": _calling(f"{name}call_tool", spoken, forms)}
+        else:
+            paths[path] = {"post": _calling(f"{name}call", f"{spoken}, at the path of the examples", forms)}
     components = decode((files("gateway.http") / "components.json").read_bytes())
+    schemes = components.pop("securitySchemes")
     body: JsonObject = {
         "openapi": "3.1.1",
         "info": {"title": "Toolgate", "version": version, "summary": "One HTTP surface for a fleet of tool servers."},
         "paths": paths,
-        "components": {
-            "securitySchemes": {name: CREDENTIALS[name] for name in credentials},
-            "headers": components["headers"],
-            "responses": RESPONSES,
-            "schemas": components["schemas"],
-        },
+        "components": {"securitySchemes": {name: schemes[name] for name in credentials}, **components},
         "security": [{name: []} for name in credentials],
     }
     if public_url is not None:
         body["servers"] = [{"url": public_url}]
     return encode(body)
-
-
-def _endpoints(at: str, name: str, spoken: str, forms: tuple[_Form, ...]) -> JsonObject:
-    """The paths that speak these forms."""
-    health = "Whether the gateway accepts calls" + (f", {spoken}" if at else "")
-    examples = f"{spoken}, at the path of the examples"
-    return {
-        f"{at}/health": {"get": _health(f"{name}health", health)},
-        f"{at}/tools": {"get": _listing(f"{name}list_tools", spoken, forms)},
-        f"{at}/tools/call": {"post": _calling(f"{name}call_tool", spoken, forms)},
-        f"{at}/call": {"post": _calling(f"{name}call", examples, forms)},
-    }
 
 
 def _operation(name: str, summary: str, responses: JsonObject, *refused: int, **more: object) -> JsonObject:
@@ -195,59 +153,57 @@ def _calling(name: str, spoken: str, forms: tuple[_Form, ...]) -> JsonObject:
     )
 
 
-def _ended(description: str, forms: tuple[_Form, ...] = FORMS) -> JsonObject:
+def _ended(description: str, forms: tuple[_Form, ...] = tuple(FORMS.values())) -> JsonObject:
     fields = CALL_HEADERS | (OXP_VERSION if _is_versioned(forms) else {})
     return _answer(description, fields, _json_of(*(form.result for form in forms)))
 
 
-def _looking() -> JsonObject:
-    summary = "The result of one of the caller's calls, in the dialect of that call"
-    responses = {
+def _describe_call() -> list[JsonObject]:
+    looked = {
         "200": _ended("The call is over. A repeated call gets the same."),
         "202": _ended("The call is still running."),
     }
-    return _operation("look_at_call", summary, responses, 401, 404, 429, parameters=[KEPT])
+    looks = "The result of one of the caller's calls, in the dialect of that call"
+    cancelled = {"202": _ended("The call is over now, or was over before. The tool may have run.")}
+    cancels = "Cancels one of the caller's calls, and tells its tool server where the protocol allows that"
+    return [
+        {
+            "get": _operation("look_at_call", looks, looked, 401, 404, 429, parameters=[KEPT]),
+            "delete": _operation("cancel_call", cancels, cancelled, 401, 404, 429, parameters=[KEPT]),
+        }
+    ]
 
 
-def _cancelling() -> JsonObject:
-    summary = "Cancels one of the caller's calls, and tells its tool server where the protocol allows that"
-    responses = {"202": _ended("The call is over now, or was over before. The tool may have run.")}
-    return _operation("cancel_call", summary, responses, 401, 404, 429, parameters=[KEPT])
-
-
-def _health(name: str, summary: str) -> JsonObject:
+def _describe_health() -> list[JsonObject]:
+    """That of the bare path and of every prefix."""
     fields, body = OXP_VERSION | NO_STORE | REQUEST_ID, _json_of("Health")
     responses = {
         "200": _answer("It accepts calls.", fields, body),
         "503": _answer("Not yet, or no longer: the gateway is starting or stopping.", fields, body),
     }
-    return _operation(name, summary, responses, security=[])
+    named = {"": "", **{f"{prefix.replace('-', '_')}_": f", in {form.title}" for prefix, form in FORMS.items()}}
+    return [
+        {"get": _operation(f"{name}health", f"Whether the gateway accepts calls{spoken}", responses, security=[])}
+        for name, spoken in named.items()
+    ]
 
 
-def _challenge() -> JsonObject:
-    said, fields = (
-        "The state of the authorization. For an unknown or expired token it is `failed`.",
-        OXP_VERSION | NO_STORE | COUNTED,
-    )
-    return _operation(
-        "check_challenge",
-        "The state of an authorization that a call asked for",
-        {"200": _answer(said, fields, _json_of("ChallengeStatus"))},
-        429,
-        security=[],
-        parameters=[_parameter("token", "path", TEXT)],
-    )
+def _describe_challenge() -> list[JsonObject]:
+    description = "The state of the authorization. For an unknown or expired token it is `failed`."
+    state = _answer(description, OXP_VERSION | NO_STORE | COUNTED, _json_of("ChallengeStatus"))
+    summary, parameters = "The state of an authorization that a call asked for", [_parameter("token", "path", TEXT)]
+    return [{"get": _operation("check_challenge", summary, {"200": state}, 429, security=[], parameters=parameters)}]
 
 
-def _description() -> JsonObject:
+def _describe_document() -> list[JsonObject]:
     content = {"application/json": {"schema": {"type": "object"}}}
     responses = {"200": _answer("OpenAPI 3.1.", REQUEST_ID, content)}
-    return _operation("describe", "This document", responses, 404, security=[])
+    return [{"get": _operation("describe", "This document", responses, 404, security=[])}]
 
 
 def _is_versioned(forms: tuple[_Form, ...]) -> bool:
     """Whether a form carries its version in the header OXP-Version."""
-    return any(form.prefix == "oxp" for form in forms)
+    return FORMS["oxp"] in forms
 
 
 def _version_parameter(forms: tuple[_Form, ...]) -> list[JsonObject]:
@@ -265,3 +221,9 @@ KEPT_ID: JsonObject = TEXT | {
     "call named no other user than the credential."
 }
 KEPT = _parameter("call_id", "path", KEPT_ID)
+DESCRIBED = {  # by the operation of the route: one for each of its paths
+    "openapi": _describe_document,
+    "poll": _describe_call,
+    "challenge": _describe_challenge,
+    "health": _describe_health,
+}

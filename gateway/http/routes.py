@@ -1,9 +1,11 @@
-"""The public paths besides the endpoints of surfaces, and what requests to them are counted as."""
+"""The public paths besides the endpoints of surfaces: one table, which routing, logs and `/openapi.json` go by."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+from msgspec import Struct
 
 from gateway import challenges
 from gateway.calls import callbacks
@@ -14,21 +16,56 @@ from gateway.request import Request
 CALLBACKS, CHALLENGES, CALLS = callbacks.PATH, challenges.PATH, "/calls/"
 HEALTH, OPENAPI, METRICS = "/health", "/openapi.json", "/metrics"
 METADATA = mcp_auth.WELL_KNOWN
-PROBES = {HEALTH: "health", OPENAPI: "openapi", METRICS: "metrics", METADATA: "metadata"}
 CONSOLE = "/console"
-CONSOLE_API = f"{CONSOLE}/api/"
-# What the page of the console asks for, again and again; its files and its data. All else there is written down.
-CONSOLE_FILE = f"{CONSOLE}/{{file}}"
-CONSOLE_STEPS = frozenset({CONSOLE, f"{CONSOLE}/", f"{CONSOLE}/login", f"{CONSOLE}/login/done"})
-CONSOLE_PAGES = frozenset({
-    CONSOLE_API + page
-    for page in ("session", "overview", "backends", "tools", "calls", "calls/cancel", "log", "configuration", "send")
-} | {f"{CONSOLE_API}logout"})  # fmt: skip
-CALLBACK = ("callback", f"{CALLBACKS}{{token}}")
 OTHER = "other"  # the operation of a request to no path of ours
 NOWHERE = "-"  # and its route
+READING = frozenset({"GET", "HEAD", "OPTIONS"})
 
 REQUEST = "toolgate.request"  # where in the scope the request is
+
+
+class PublicRoute(Struct, frozen=True):
+    """One path, or all that begin as it does."""
+
+    path: str  # as logs show it; a word in braces stands for the rest of a path, slashes included
+    operation: str  # what requests to it count as
+    is_polled: bool = False  # programs ask for it all day: what was found there is counted, and not written down
+    methods: tuple[str, ...] = ("GET",)
+    deletes: str = ""  # what a DELETE counts as, where that is something else
+    has_prefixes: bool = False  # it is also below the prefix of each dialect
+    has_more: bool = False  # all that begins as it does belongs to it
+
+    def takes(self, path: str) -> bool:
+        """Whether a path, without the prefix of a dialect, is one of this route."""
+        begins = self.path.partition("{")[0]
+        return path.startswith(begins) if self.has_more or begins != self.path else path == begins
+
+    def paths(self) -> tuple[str, ...]:
+        """Its path, bare and with every prefix."""
+        return (self.path, *(f"/{name}{self.path}" for name in DIALECTS if self.has_prefixes))
+
+
+CALLBACK = PublicRoute(f"{CALLBACKS}{{token}}", "callback", methods=("POST",))
+API = f"{CONSOLE}/api/"
+ROUTES = (  # of several that take a path, the first counts
+    PublicRoute(HEALTH, "health", is_polled=True, has_prefixes=True),
+    PublicRoute(OPENAPI, "openapi", is_polled=True),
+    PublicRoute(METRICS, "metrics", is_polled=True),
+    PublicRoute(METADATA, "metadata", is_polled=True, has_more=True),
+    CALLBACK,
+    PublicRoute(f"{CALLS}{{call_id}}", "poll", methods=("GET", "DELETE"), deletes="cancel"),
+    PublicRoute(f"{CHALLENGES}{{token}}", "challenge"),
+    # Those who log in are written down; the page asks for its files and its data again and again.
+    *(PublicRoute(f"{CONSOLE}{step}", "console") for step in ("", "/", "/login", "/login/done")),
+    *(
+        PublicRoute(API + page, "console", is_polled=True)
+        for page in (
+            *("session", "overview", "backends", "tools", "calls", "calls/cancel", "log", "configuration", "send"),
+            *("logout", "backends/{name}/refresh", "tools/{name}", "{page}"),
+        )
+    ),
+    PublicRoute(f"{CONSOLE}/{{file}}", "console", is_polled=True),
+)
 
 
 def request_of(scope: Mapping[str, Any]) -> Request:
@@ -44,40 +81,16 @@ def prefix_of(path: str) -> str | None:
     return first if first in DIALECTS else None
 
 
-def route_of(method: str, path: str) -> tuple[str, str]:
-    """The operation and the template of a path; `other` and `-` for unknown ones, which may hold anything."""
+def find_route(path: str) -> PublicRoute | None:
+    """The route of a path with or without a dialect's prefix; None for unknown ones, which may hold anything."""
     prefix = prefix_of(path)
     if prefix is not None:
         path = path.removeprefix(f"/{prefix}")
-    if path in PROBES:
-        return PROBES[path], path
-    if path.startswith(METADATA):
-        return PROBES[METADATA], METADATA
-    if path.startswith(CALLBACKS):
-        return CALLBACK
-    if path.startswith(CALLS):
-        return "cancel" if method == "DELETE" else "poll", f"{CALLS}{{call_id}}"
-    if path.startswith(CHALLENGES):
-        return "challenge", f"{CHALLENGES}{{token}}"
-    if path == CONSOLE or path.startswith(f"{CONSOLE}/"):
-        return "console", _console_route(path)
-    return OTHER, NOWHERE
+    return next((route for route in ROUTES if route.takes(path)), None)
 
 
-def is_routine(method: str, operation: str, route: str) -> bool:
-    """Whether programs repeat such a request all day: it is counted, and not written down."""
-    if operation == "console":
-        return method in ("GET", "HEAD") and route not in CONSOLE_STEPS
-    return route in PROBES
-
-
-def _console_route(path: str) -> str:
-    """The template of a path of the console."""
-    if path in CONSOLE_STEPS or path in CONSOLE_PAGES:
-        return path
-    if not path.startswith(CONSOLE_API):
-        return CONSOLE_FILE
-    page = path.removeprefix(CONSOLE_API).partition("/")[0]
-    if page == "backends":
-        return f"{CONSOLE_API}backends/{{name}}/refresh"
-    return f"{CONSOLE_API}tools/{{name}}" if page == "tools" else f"{CONSOLE_API}{{page}}"
+def operation_of(method: str, route: PublicRoute | None) -> tuple[str, str]:
+    """What a request counts as, and the template of its path."""
+    if route is None:
+        return OTHER, NOWHERE
+    return route.deletes if method == "DELETE" and route.deletes else route.operation, route.path
