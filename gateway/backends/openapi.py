@@ -15,15 +15,14 @@ from gateway.backends.exchange import HttpExchange
 from gateway.backends.lists import ListReader
 from gateway.backends.openapi_calls import Deletion, OpenApiCalls, SecondReply
 from gateway.backends.openapi_credentials import OpenApiCredentials, OwnCredentials, document_headers, with_query
-from gateway.backends.openapi_documents import DocumentFile, Documents, DocumentUrl, Fetched
-from gateway.backends.openapi_redirects import MAX_HOPS, redirected
+from gateway.backends.openapi_documents import MAX_HOPS, DocumentFile, Documents, DocumentUrl, Fetched, redirected
 from gateway.backends.openapi_terms import terms_of
 from gateway.backends.server import USER_AGENT, BackendContext, Server, open_ssl_context, static_headers
 from gateway.errors import unavailable
 from gateway.jsontext import encode
 from gateway.model import Invocation, Listing, ToolResult
 from gateway.openapi.codec import plan_of
-from gateway.openapi.paths import written
+from gateway.openapi.serialise import encoded_path
 from gateway.openapi.tools import decoder, read_operations
 from gateway.ports import Backend
 from gateway.settings.openapi import OpenApiBackendSettings
@@ -101,7 +100,7 @@ class OpenApiBackend:
         if isinstance(request, Deletion) and request.broken_off:
             return SecondReply(reply.status, reply.headers, reply.body)
         if reply.status >= 300 and request.method in SAFE and not request.body:
-            base_path = server.base_path + written(plan.prefix)
+            base_path = server.base_path + encoded_path(plan.prefix)
             return await self._follow(
                 reply, target, server.pool.origin, base_path, self._calls.in_query(invocation), send
             )

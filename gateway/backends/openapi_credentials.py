@@ -6,9 +6,11 @@ query, so no target is logged or quoted.
 
 from __future__ import annotations
 
+import json
 import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 from urllib.parse import quote, unquote_plus
 
@@ -16,7 +18,6 @@ from msgspec.structs import replace
 
 from gateway.backends.credentials import Credentials, Minted
 from gateway.backends.oauth import ClientCredentials
-from gateway.backends.openapi_masking import COOKIE_OCTETS, forms_of
 from gateway.backends.server import USER_AGENT
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import CallContext, Invocation
@@ -276,3 +277,55 @@ def _with_cookies(headers: Headers, cookies: Sequence[str]) -> Headers:
     ]
     joined = "; ".join((*before, *cookies)).encode("latin-1")
     return (*(pair for pair in headers if pair[0] != COOKIE), (COOKIE, joined))
+
+
+MASK = b"***"
+COOKIE_OCTETS = "!#$%&'()*+-./:<=>?@[]^_`{|}~"  # RFC 6265, section 4.1.1, beside letters and digits
+SHORT_ESCAPES = {"/": r"\/"} | {text: json.dumps(text)[1:-1] for text in '"\\\b\f\n\r\t'}
+
+_plain = re.compile(r"[A-Za-z0-9._~-]+")  # what no encoder of JSON escapes
+
+
+@lru_cache(1024)
+def forms_of(secret: str) -> Sequence[bytes]:
+    """A secret as it stands in headers, in URLs and in cookies."""
+    forms = (secret, quote(secret, safe=""), quote(secret, safe=COOKIE_OCTETS))
+    return [form.encode() for form in dict.fromkeys(forms)]
+
+
+def masked(text: bytes, secrets: Sequence[bytes]) -> bytes:
+    """A text without secrets, also where it is JSON that escapes some of their characters."""
+    has_escapes = b"\\" in text
+    for secret in secrets:
+        if secret in text:
+            text = text.replace(secret, MASK)
+        if has_escapes and (escaped := _escaped(secret)) is not None and escaped.longest in text:
+            text = escaped.pattern.sub(MASK, text)
+    return text
+
+
+class _Escaped:
+    """A secret in JSON: what finds it, and the longest part of it that looks the same in all of its forms."""
+
+    __slots__ = ("longest", "pattern")
+
+    def __init__(self, secret: str) -> None:
+        self.pattern = re.compile("".join(map(_any_form, secret)).encode())
+        self.longest = max(_plain.findall(secret), key=len, default="").encode()
+
+
+@lru_cache(1024)  # the credentials of some backends, and tokens of some callers
+def _escaped(secret: bytes) -> _Escaped | None:
+    """None for a secret that is never escaped, as most are."""
+    text = secret.decode("utf-8", "replace")
+    return None if _plain.fullmatch(text) else _Escaped(text)
+
+
+def _any_form(character: str) -> str:
+    """A pattern of a character in JSON: itself, a short escape, its number in hexadecimal digits of any case."""
+    if _plain.match(character):
+        return re.escape(character)
+    units = character.encode("utf-16-be").hex()
+    numbers = "".join(rf"\\u(?i:{units[at : at + 4]})" for at in range(0, len(units), 4))
+    forms = (re.escape(character), numbers, re.escape(SHORT_ESCAPES.get(character, character)))
+    return f"(?:{'|'.join(dict.fromkeys(forms))})"

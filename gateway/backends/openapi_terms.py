@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
+from msgspec import convert
+
 from gateway.backends.lists import bounds_of
-from gateway.openapi.terms import Match, Terms, ToolTerms
+from gateway.openapi.curation import Match, Terms, ToolTerms
 from gateway.settings.credentials import HeaderAuthSettings
-from gateway.settings.openapi import MatchSettings, OpenApiBackendSettings, ToolSettings
+from gateway.settings.openapi import OpenApiBackendSettings
 from gateway.settings.openapi_auth import (
     BasicAuthSettings,
     PlacedKeyAuthSettings,
@@ -31,12 +33,12 @@ def terms_of(settings: OpenApiBackendSettings, backend: str) -> Terms:
         folder=str(Path(settings.document).resolve().parent) if reads_files else "",
         version=settings.version or "",
         methods=operations.methods,
-        include=tuple(map(_match, operations.include)),
-        exclude=tuple(map(_match, operations.exclude)),
+        include=convert(operations.include, tuple[Match, ...], from_attributes=True),
+        exclude=convert(operations.exclude, tuple[Match, ...], from_attributes=True),
         include_deprecated=operations.include_deprecated,
         max_operations=operations.max_tools,
         arguments=dict(settings.arguments),
-        tools={key: _tool(tool) for key, tool in settings.tools.items()},
+        tools=convert(settings.tools, dict[str, ToolTerms], from_attributes=True),
         server_variables=dict(settings.server_variables),
         output_schemas=settings.output_schemas,
         deep_arrays=settings.deep_arrays,
@@ -68,29 +70,3 @@ def _kind(settings: OpenApiBackendSettings) -> Kind:
         case SchemesAuthSettings():
             return "schemes"
     return "bearer"
-
-
-def _match(settings: MatchSettings) -> Match:
-    return Match(
-        operation=settings.operation or "",
-        tag=settings.tag or "",
-        path=settings.path or "",
-        method=settings.method or "",
-        deprecated=settings.deprecated,
-    )
-
-
-def _tool(settings: ToolSettings) -> ToolTerms:
-    return ToolTerms(
-        name=settings.name or "",
-        description=settings.description or "",
-        arguments=dict(settings.arguments),
-        hide=settings.hide,
-        rename=dict(settings.rename),
-        success=settings.success or "",
-        select=settings.select or "",
-        response_headers=settings.response_headers,
-        media_type=settings.media_type or "",
-        encoded_slashes=settings.encoded_slashes,
-        unsafe=settings.unsafe,
-    )

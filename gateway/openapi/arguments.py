@@ -10,12 +10,11 @@ from msgspec import UNSET, Struct, UnsetType
 
 from gateway.model import Json, JsonObject
 from gateway.openapi import media
-from gateway.openapi.errors import OperationError, UnresolvedError
+from gateway.openapi.conversion import Converter
 from gateway.openapi.kinds import SCALARS, VALUES, kinds_of, of_kinds, restricted
 from gateway.openapi.operations import Operation
-from gateway.openapi.paths import PLACEHOLDER, names_in, split_path
-from gateway.openapi.plan import METHOD_FIELD, Style, Where
-from gateway.openapi.schemas import Converter
+from gateway.openapi.plan import METHOD_FIELD, OperationError, Style, UnresolvedError, Where
+from gateway.openapi.serialise import PLACEHOLDER, query_names, split_path
 from gateway.wire import is_token
 
 ORDER: tuple[Where, ...] = ("path", "query", "querystring", "header", "cookie")
@@ -108,7 +107,7 @@ def arguments_of(
     are the names of those of which the operator speaks.
     """
     path, query = split_path(operation.template)
-    excluded = {*excluded, *(("query", name) for name in names_in(query))}
+    excluded = {*excluded, *(("query", name) for name in query_names(query))}
     found: list[tuple[Where, JsonObject]] = []
     for node in operation.parameters:
         where: Where = node["in"]

@@ -8,25 +8,32 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+import msgspec
+
 from gateway.model import Json, JsonObject
-from gateway.openapi.definitions import NO_MEMBERS, Definitions, Direction, Key, Needed
-from gateway.openapi.errors import UnresolvedError
-from gateway.openapi.keywords import (
-    ANNOTATIONS,
-    PLAIN,
+from gateway.openapi.document import Document
+from gateway.openapi.plan import OperationError, UnresolvedError
+from gateway.openapi.schemas import (
+    NO_MEMBERS,
+    Direction,
+    DocumentSchemas,
+    Key,
+    Needed,
     check_dialect,
-    is_number,
     is_reference,
-    options_of,
-    or_null,
     texts_of,
-    types_of,
 )
 from gateway.openapi.texts import harmless
 
+MAX_DEFINITIONS = 2_000  # of one tool
 SHOWN = 40  # characters of a document in a message
 
+_TOO_DEEP = "One of its schemas is nested too deeply."
+
 _MARKS: dict[Direction, str] = {"input": "readOnly", "patch": "readOnly", "output": "writeOnly", "exact": ""}
+ANNOTATIONS = frozenset({"title", "description", "default", "deprecated", "examples"})
+TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
+NULL: JsonObject = {"type": "null"}
 INT_OR_STRING = "int-or-string"  # of Kubernetes, whose documents of Swagger 2.0 call a port's number or name a string
 _BESIDE_REF = ANNOTATIONS | {"$ref", "nullable", "x-nullable"}  # what documents of 3.0 mean to say beside a reference
 
@@ -42,8 +49,8 @@ class _Here(NamedTuple):
 class Conversion:
     """The conversion of a schema with all that stands inside it. Adds to `needed` the definitions it refers to."""
 
-    def __init__(self, definitions: Definitions, direction: Direction, needed: Needed) -> None:
-        self._definitions = definitions
+    def __init__(self, schemas: DocumentSchemas, direction: Direction, needed: Needed) -> None:
+        self._schemas = schemas
         self._direction: Direction = direction
         self._needed = needed
         self._mark = _MARKS[direction]
@@ -54,7 +61,7 @@ class Conversion:
             return schema if isinstance(schema, bool) else {}
         schema = self._seen(schema)
         if self._mark:
-            without |= self._definitions.marked(schema, self._mark)
+            without |= self._schemas.marked(schema, self._mark)
         here = _Here(schema, {}, without)
         for keyword, value in schema.items():
             if (is_taken := PLAIN.get(keyword)) is not None:
@@ -71,10 +78,10 @@ class Conversion:
 
     def _seen(self, schema: JsonObject) -> JsonObject:
         """A schema without what does not count beside a `$ref`, and with the members that a `$ref` may stand for."""
-        if self._definitions.ref_alone and isinstance(schema.get("$ref"), str):
+        if self._schemas.ref_alone and isinstance(schema.get("$ref"), str):
             schema = {key: value for key, value in schema.items() if key in _BESIDE_REF}
         if is_reference(schema.get("properties")):
-            schema = {**schema, "properties": self._definitions.resolve(schema["properties"])}
+            schema = {**schema, "properties": self._schemas.resolve(schema["properties"])}
         return schema
 
     # Each of these converts one keyword.
@@ -115,15 +122,15 @@ class Conversion:
             self._left_out(keyword, value)
 
     def _pattern(self, here: _Here, keyword: str, value: Json) -> None:
-        if isinstance(value, str) and (pattern := self._definitions.pattern(value)) is not None:
+        if isinstance(value, str) and (pattern := self._schemas.pattern(value)) is not None:
             here.result[keyword] = pattern
 
     def _reference(self, here: _Here, _: str, value: Json) -> None:
         if not isinstance(value, str):
             return
-        reference = self._definitions.known(value)
-        without = here.without and self._definitions.mentioned(reference, here.without, self._mark)
-        target = self._definitions.refer(Key(reference, self._direction, without), self._needed)
+        reference = self._schemas.known(value)
+        without = here.without and self._schemas.mentioned(reference, here.without, self._mark)
+        target = self._schemas.refer(Key(reference, self._direction, without), self._needed)
         if "$ref" in here.result:
             here.result.setdefault("allOf", []).append({"$ref": target})
         else:
@@ -190,7 +197,7 @@ class Conversion:
         reference = branch.get("$ref") if isinstance(branch, dict) else None
         if not isinstance(reference, str) or not isinstance(converted, dict):
             return converted
-        parts = list(self._definitions.parts(branch, "allOf"))
+        parts = list(self._schemas.parts(branch, "allOf"))
         told = (part["discriminator"] for part in (here.schema, *parts) if isinstance(part.get("discriminator"), dict))
         discriminator: JsonObject = next(told, {})
         name = discriminator.get("propertyName")
@@ -222,7 +229,7 @@ class Conversion:
 
     def _by_pattern(self, here: _Here, keyword: str, value: Json) -> None:
         if isinstance(value, dict):
-            patterns = {name: self._definitions.pattern(name) for name in value}
+            patterns = {name: self._schemas.pattern(name) for name in value}
             here.result[keyword] = {
                 pattern: self._optional(value[name]) for name, pattern in patterns.items() if pattern is not None
             }
@@ -279,7 +286,7 @@ class Conversion:
         try:
             return self.schema(schema)
         except UnresolvedError as exc:
-            self._definitions.warn(f"A member that may be left out may be anything: {exc}")
+            self._schemas.warn(f"A member that may be left out may be anything: {exc}")
             return {}
 
     def _branches(self, value: list[Json], without: frozenset[str]) -> tuple[list[Json], list[Json]]:
@@ -296,16 +303,14 @@ class Conversion:
         if wrong is not None and not left:
             raise wrong
         if wrong is not None:
-            self._definitions.warn(f"An alternative is left out: {wrong}")
+            self._schemas.warn(f"An alternative is left out: {wrong}")
         return left, converted
 
     def _as(self, direction: Direction) -> Conversion:
-        return Conversion(self._definitions, direction, self._needed)
+        return Conversion(self._schemas, direction, self._needed)
 
     def _left_out(self, keyword: str, value: Json) -> None:
-        self._definitions.warn(
-            f"A schema has the {keyword} {str(value)[:SHOWN]!r}, which there is not; it is left out."
-        )
+        self._schemas.warn(f"A schema has the {keyword} {str(value)[:SHOWN]!r}, which there is not; it is left out.")
 
 
 _CONVERSIONS: dict[str, Callable[[Conversion, _Here, str, Json], None]] = {
@@ -341,3 +346,145 @@ _CONVERSIONS: dict[str, Callable[[Conversion, _Here, str, Json], None]] = {
     "anyOf": Conversion._any_of,
     "oneOf": Conversion._any_of,
 }
+
+
+class Converter(DocumentSchemas):
+    """The schemas of one document, and what they become in JSON Schema."""
+
+    def __init__(self, document: Document) -> None:
+        super().__init__(document)
+        self._definitions: dict[Key, tuple[Json, Needed]] = {}
+
+    def convert(self, schema: Json, direction: Direction, needed: Needed) -> JsonObject:
+        """A schema of the document in JSON Schema. Adds to `needed` what it refers to. Raises OperationError."""
+        if self.dialect is not None:
+            check_dialect(self.dialect)
+        try:
+            converted = Conversion(self, direction, needed).schema(schema)
+        except RecursionError as exc:
+            raise OperationError(_TOO_DEEP) from exc
+        if isinstance(converted, dict):
+            return converted
+        return {} if converted else {"not": {}}
+
+    def definitions(self, needed: Needed) -> JsonObject:
+        """Definitions and all that they refer to, by their names. Raises OperationError."""
+        found: JsonObject = {}
+        waiting = list(needed.items())
+        while waiting:
+            name, key = waiting.pop()
+            if name not in found:
+                if len(found) == MAX_DEFINITIONS:
+                    raise OperationError(f"Its schemas refer to more than {MAX_DEFINITIONS} others.")
+                found[name], leads_to = self._definition(key)
+                waiting.extend(leads_to.items())
+        return dict(sorted(found.items()))
+
+    def _definition(self, key: Key) -> tuple[Json, Needed]:
+        if key not in self._definitions:
+            needed: Needed = {}
+            try:
+                converted = Conversion(self, key.direction, needed).schema(self.target(key.reference), key.without)
+            except RecursionError as exc:
+                raise OperationError(_TOO_DEEP) from exc
+            self._definitions[key] = converted, needed
+        return self._definitions[key]
+
+
+# Of a schema in which one of these stands, `type` does not decide alone whether it takes null.
+_DECIDING = ("$ref", "allOf", "anyOf", "const", "else", "if", "not", "oneOf", "then")
+
+
+def _is_text(value: Json) -> bool:
+    return isinstance(value, str)
+
+
+def is_number(value: Json) -> bool:
+    """Whether a value is a number, which a boolean is not."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_positive(value: Json) -> bool:
+    return is_number(value) and value > 0
+
+
+def _is_count(value: Json) -> bool:
+    return is_number(value) and value >= 0 and value == int(value)
+
+
+def _is_true(value: Json) -> bool:
+    return value is True
+
+
+def _is_anything(_: Json) -> bool:
+    return True
+
+
+def _is_list(value: Json) -> bool:
+    return isinstance(value, list)
+
+
+# Keywords that are taken as they are if their value is one that they may have; other keywords are left out.
+PLAIN: dict[str, Callable[[Json], bool]] = {
+    "format": _is_text,
+    "contentEncoding": _is_text,
+    "contentMediaType": _is_text,
+    "default": _is_anything,
+    "const": _is_anything,
+    "examples": _is_list,
+    "deprecated": _is_true,
+    "uniqueItems": _is_true,
+    "multipleOf": _is_positive,
+    "minLength": _is_count,
+    "maxLength": _is_count,
+    "minItems": _is_count,
+    "maxItems": _is_count,
+    "minContains": _is_count,
+    "maxContains": _is_count,
+    "minProperties": _is_count,
+    "maxProperties": _is_count,
+}
+
+
+def types_of(value: Json) -> str | list[str] | None:
+    """The `type` of a schema; None: it says nothing. Raises ValueError for one that there is not."""
+    if type(value) is str and value in TYPES:
+        return value
+    if value is None or value == "any":
+        return None
+    names = ["null" if name is None else name for name in value] if isinstance(value, list) else [value]
+    names = list(dict.fromkeys("string" if name == "file" else name for name in names if isinstance(name, str)))
+    if not TYPES.issuperset(names):
+        raise ValueError
+    return names if len(names) > 1 else names[0] if names else None
+
+
+def options_of(value: list[Json], types: Json) -> list[Json]:
+    """The values of an `enum`, each once; numbers among texts are texts that YAML has taken for numbers."""
+    if all(type(option) is str for option in value):
+        return list(dict.fromkeys(value))
+    if types == "string":
+        value = [_as_text(option) if isinstance(option, int | float) else option for option in value]
+    return list({msgspec.json.encode(option): option for option in value}.values())
+
+
+def _as_text(value: float) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def or_null(schema: Json) -> Json:
+    """A schema of JSON Schema 2020-12 that takes null too."""
+    if not isinstance(schema, dict):
+        return schema if schema is True else NULL
+    if schema.keys().isdisjoint(_DECIDING):
+        result = dict(schema)
+        if "type" in schema:
+            types = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+            result["type"] = types if "null" in types else [*types, "null"]
+        if "enum" in schema and None not in schema["enum"]:
+            result["enum"] = [*schema["enum"], None]
+        return result
+    told = {key: value for key, value in schema.items() if key in ANNOTATIONS}
+    rest = {key: value for key, value in schema.items() if key not in ANNOTATIONS}
+    branches = rest["anyOf"] if rest.keys() == {"anyOf"} else [rest]
+    return {**told, "anyOf": branches if NULL in branches else [*branches, NULL]}

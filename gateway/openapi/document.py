@@ -9,14 +9,16 @@ from __future__ import annotations
 import re
 from codecs import BOM_UTF8
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
+from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
 from gateway import jsontext
 from gateway.model import Json, JsonObject
-from gateway.openapi import files, references, servers, swagger
-from gateway.openapi.errors import OperationError
+from gateway.openapi import references, swagger
+from gateway.openapi.plan import OperationError
+from gateway.openapi.serialise import PLACEHOLDER
 from gateway.openapi.yamltext import YamlTextError, decode_yaml
 
 Dialect = Literal["3.0", "3.1", "3.2"]
@@ -26,7 +28,8 @@ VERSION = re.compile(r"3\.([0-9]+)(\.[0-9]+)?([-+].*)?", re.ASCII | re.DOTALL)
 # Members of a document that others look into by name.
 OUTER = ("info", "paths", "components", "definitions", "parameters", "responses", "securityDefinitions")
 MAX_WARNINGS = 50
-SHOWN = 40  # characters of a version in a message
+MAX_VERSION = 40  # characters, in a message
+MAX_URL = 120
 
 _decode = msgspec.json.Decoder().decode
 
@@ -51,7 +54,7 @@ class Document:
         self.warnings: list[str] = []
         self._url = url
         self._variables = variables
-        self._servers = servers.Servers(root.get("servers"), url, variables)
+        self._servers = Servers(root.get("servers"), url, variables)
         self.warnings += self._servers.warnings
 
     @property
@@ -93,7 +96,7 @@ def read_document(text: bytes, url: str = "", variables: Mapping[str, str] | Non
     if isinstance(own := root.get("$self"), str):
         references.make_local(root, own)
     if folder:
-        files.bundle(root, folder, _decoded)
+        references.bundle(root, folder, _decoded)
     _follow(root, *OUTER)
     if isinstance(components := root.get("components"), dict):
         _follow(components, "securitySchemes", root=root)
@@ -158,9 +161,116 @@ def _dialect(root: JsonObject) -> tuple[Dialect, list[str]]:
 
 
 def _shown(version: Any) -> str:
-    return repr(str(version)[:SHOWN])
+    return repr(str(version)[:MAX_VERSION])
 
 
 def _text(holder: Json, name: str) -> str:
     value = holder.get(name) if isinstance(holder, dict) else None
     return value if isinstance(value, str) else ""
+
+
+ILLEGAL = re.compile(r"[\x00-\x20\x7f\\?#{}]")
+
+
+class _Server(NamedTuple):
+    """`origin` is `https://host:port` in lower case, empty if relative; `path` has no slash at its end."""
+
+    origin: str
+    path: str
+
+
+class Servers:
+    """The servers of a whole document, and what those of single operations mean beside them.
+
+    A path in the backend's own URL stands in place of that of the document's server.
+    """
+
+    def __init__(self, listed: Json, url: str, variables: Mapping[str, str]) -> None:
+        self.warnings: list[str] = []
+        self._variables = variables
+        own = urlsplit(url)
+        self._scheme = own.scheme
+        self._origin = _origin(own)
+        self._has_path = own.path.strip("/") != ""
+        self._reason = ""  # why the document's server cannot be used, where it matters
+        self._server = _Server("", "")
+        try:
+            self._server, origins = self._choose(listed)
+        except OperationError as exc:
+            self._reason, origins = str(exc), set()
+            self.warnings.append(str(exc).replace("It has", "The document has", 1))
+        self._origins = {*origins, self._origin, ""}
+        if url and self._server.origin not in ("", self._origin):
+            self.warnings.append(f"The document's server is {self._server.origin!r}; calls go to the backend's url.")
+
+    def prefix(self, *listed: Json) -> str:
+        """The path before that of an operation; `listed` are servers of its own, the innermost first.
+
+        Raises OperationError for another host, and for a path that cannot be told.
+        """
+        for several in listed:
+            if isinstance(several, list) and several:
+                return self._own_prefix(several)
+        if self._has_path:
+            return ""
+        if self._reason:
+            raise OperationError(self._reason)
+        return self._server.path
+
+    def _own_prefix(self, several: Json) -> str:
+        server, _ = self._choose(several)
+        if server.origin not in self._origins:
+            raise OperationError(f"It has a server of its own, {server.origin!r}; calls go to the backend's url alone.")
+        if not self._has_path:
+            return server.path
+        if server.path != self._server.path:
+            reason = f"It has a server of its own with the path {server.path!r}, and the backend's url has a path too."
+            raise OperationError(reason)
+        return ""
+
+    def _choose(self, listed: Json) -> tuple[_Server, set[str]]:
+        """The server at the backend's own origin, else the first; and the origins of all. Raises OperationError."""
+        found: list[_Server] = []
+        wrong: OperationError | None = None
+        for entry in listed if isinstance(listed, list) else []:
+            try:
+                found.append(self._read(entry))
+            except OperationError as exc:
+                wrong = wrong or exc
+        if not found and wrong is not None:
+            raise wrong
+        own = (server for server in found if server.origin == self._origin)
+        return next(own, found[0] if found else _Server("", "")), {server.origin for server in found}
+
+    def _read(self, entry: Json) -> _Server:
+        url = entry.get("url") if isinstance(entry, dict) else None
+        if not isinstance(url, str):
+            raise OperationError("It has a server without a url.")
+        declared = entry.get("variables")
+        url = PLACEHOLDER.sub(lambda found: self._value(found[1], declared), url)
+        try:
+            parts = urlsplit(url, self._scheme)
+            origin = _origin(parts)
+        except ValueError as exc:
+            raise OperationError(f"It has a server with the url {url[:MAX_URL]!r}, which is none.") from exc
+        path = parts.path.rstrip("/").removeprefix(".")
+        path = f"/{path}" if path and not path.startswith("/") else path
+        if unknown := PLACEHOLDER.search(path):
+            raise OperationError(f"It has a server with the variable {unknown[1][:MAX_URL]!r}, which has no value.")
+        if ILLEGAL.search(path) or any(segment in (".", "..", "") for segment in path.split("/")[1:]):
+            raise OperationError(f"It has a server with the path {path[:MAX_URL]!r}, which cannot be used.")
+        return _Server(origin, path)
+
+    def _value(self, name: str, declared: Json) -> str:
+        """The value of a variable in the URL of a server: the operator's, or the document's own; else it is left."""
+        if name in self._variables:
+            return self._variables[name]
+        variable = declared.get(name) if isinstance(declared, dict) else None
+        value = variable.get("default") if isinstance(variable, dict) else None
+        return value if isinstance(value, str) else f"{{{name}}}"
+
+
+def _origin(url: SplitResult) -> str:
+    """The origin of a URL without the port that goes without saying; empty if it has none."""
+    authority = url.netloc.lower().removesuffix({"https": ":443", "http": ":80"}.get(url.scheme, ":"))
+    return f"{url.scheme}://{authority}" if authority else ""

@@ -20,8 +20,9 @@ from gateway.dialects.replies import (
 )
 from gateway.errors import ErrorCode, FailureCode, GatewayError
 from gateway.model import Invocation, Json, ToolFailure, ToolResult
-from gateway.openapi import media, words
+from gateway.openapi import media
 from gateway.openapi.plan import Plan
+from gateway.openapi.texts import MAX_MESSAGE, MAX_PLAIN, message_of, one_line
 from gateway.wire import Answer
 
 BUSY = (408, 425, 429, 503)
@@ -75,7 +76,7 @@ def result_of(reply: Answer, plan: Plan, invocation: Invocation, location: str |
         if refused is not None:
             return refused
     document = _document(reply)
-    message = words.of_document(document) if document is not None else _plain(reply)
+    message = message_of(document) if document is not None else _plain(reply)
     if is_limited:
         return _busy(reply, message, invocation)
     if status < 500 or status == NOT_SUPPORTED:
@@ -102,7 +103,7 @@ def _refused(reply: Answer, message: str, document: Json, plan: Plan) -> ToolRes
     if not message:
         message = f"{SENTENCES.get(status, 'The service refused the request')} ({status})."
     is_under_way = status == 409 and bool(plan.key_header)  # by the same key
-    said = words.cut(reply.body.decode("utf-8", "replace"), MAX_DEVELOPER) if document else None
+    said = one_line(reply.body.decode("utf-8", "replace"), MAX_DEVELOPER) if document else None
     return _failed(
         message,
         developer_message=said if said != message else None,
@@ -156,7 +157,7 @@ def _ask_for(tokens: list[str], message: str, scopes: list[str], invocation: Inv
     urls = invocation.authorization_urls
     if scopes:
         message += f" It asks for: {' '.join(scopes)}."
-    message = words.cut(message, words.MAX_MESSAGE)
+    message = one_line(message, MAX_MESSAGE)
     # No more than protocols have: the scopes of each provider stand in the definition of the tool.
     if asked := [{"id": provider, "url": urls[provider]} for provider in tokens if provider in urls]:
         raise GatewayError(ErrorCode.MISSING_REQUIREMENTS, message, missing={"authorization": asked})
@@ -184,8 +185,8 @@ def _plain(reply: Answer) -> str:
     said = (reply.header(b"content-type") or b"").decode("latin-1")
     if media.essence(said) != "text/plain":
         return ""
-    text = (media.decoded(reply.body[: 4 * words.MAX_PLAIN], said) or "").strip()
-    return "" if text.startswith("<") else words.cut(text, words.MAX_PLAIN)
+    text = (media.decoded(reply.body[: 4 * MAX_PLAIN], said) or "").strip()
+    return "" if text.startswith("<") else one_line(text, MAX_PLAIN)
 
 
 # When to try again.

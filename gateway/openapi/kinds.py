@@ -6,9 +6,9 @@ Most styles have a form for texts, numbers and booleans, and for arrays and obje
 from __future__ import annotations
 
 from gateway.model import Json, JsonObject
-from gateway.openapi.errors import OperationError
-from gateway.openapi.keywords import ANNOTATIONS, texts_of
-from gateway.openapi.schemas import Converter
+from gateway.openapi.conversion import ANNOTATIONS, Converter
+from gateway.openapi.plan import OperationError
+from gateway.openapi.schemas import texts_of
 
 SCALARS = frozenset({"boolean", "integer", "null", "number", "string"})
 VALUES = SCALARS | {"array", "object"}

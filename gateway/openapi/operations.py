@@ -11,10 +11,8 @@ from msgspec.structs import replace
 from gateway.dialects.listings import MAX_SHOWN
 from gateway.model import Json, JsonObject, Rejected
 from gateway.openapi.document import Document
-from gateway.openapi.errors import OperationError
-from gateway.openapi.paths import PLACEHOLDER, split_path
-from gateway.openapi.plan import METHODS
-from gateway.openapi.terms import Terms
+from gateway.openapi.plan import METHODS, OperationError
+from gateway.openapi.serialise import PLACEHOLDER, split_path
 from gateway.wire import is_token
 
 NEVER = frozenset(("TRACE", "CONNECT"))
@@ -73,18 +71,6 @@ class PartialOperation(Struct, frozen=True):
     path_node: JsonObject
 
 
-def operations(document: Document, terms: Terms) -> Iterator[Operation | Rejected]:
-    """All operations of a document, in its order."""
-    for partial in partial_operations(document):
-        if isinstance(partial, Rejected):
-            yield partial
-            continue
-        try:
-            yield completed(partial, document, terms)
-        except OperationError as exc:
-            yield rejected(partial.operation, str(exc))
-
-
 def partial_operations(document: Document) -> Iterator[PartialOperation | Rejected]:
     """All operations of a document, in its order, as far as choosing and naming them takes."""
     offered = document.root.get("x-mcp")
@@ -114,7 +100,7 @@ def _check_is_operation(node: JsonObject) -> None:
         raise OperationError("It refers to something that is no operation.")
 
 
-def completed(partial: PartialOperation, document: Document, terms: Terms) -> Operation:
+def completed(partial: PartialOperation, document: Document, base_path: str | None) -> Operation:
     """An operation with all that calls need of the document. Raises OperationError."""
     operation, node, path_node = partial.operation, partial.node, partial.path_node
     _check_template(operation.template)
@@ -125,7 +111,7 @@ def completed(partial: PartialOperation, document: Document, terms: Terms) -> Op
         raise OperationError("Its 'security' is no list of objects.")
     return replace(
         operation,
-        prefix=_prefix(document, terms, node, path_node),
+        prefix=_prefix(document, base_path, node, path_node),
         parameters=_parameters(document, node, path_node),
         body=_body(document, node.get("requestBody")),
         responses=_responses(document, node.get("responses")),
@@ -189,13 +175,13 @@ def _check_template(path: str) -> None:
             raise OperationError(f"Its path has {{{name[:MAX_SHOWN]}}}, which is not of OpenAPI.")
 
 
-def _prefix(document: Document, terms: Terms, node: JsonObject, path_node: JsonObject) -> str:
+def _prefix(document: Document, base_path: str | None, node: JsonObject, path_node: JsonObject) -> str:
     """The path before that of the operation; the operator's `base_path` stands in place of the document's."""
-    if terms.base_path is None:
+    if base_path is None:
         return document.prefix(node, path_node)
     if (node.get("servers") or path_node.get("servers")) and document.prefix(node, path_node) != document.prefix():
         raise OperationError("It has a server of its own with another path, and 'base_path' is set.")
-    return terms.base_path.rstrip("/")
+    return base_path.rstrip("/")
 
 
 def _parameters(document: Document, node: JsonObject, path_node: JsonObject) -> tuple[JsonObject, ...]:

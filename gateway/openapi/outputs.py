@@ -10,14 +10,12 @@ from msgspec import Struct
 from gateway.jsontext import encode
 from gateway.model import Json, JsonObject
 from gateway.openapi import media
-from gateway.openapi.definitions import Needed
-from gateway.openapi.errors import OperationError
-from gateway.openapi.keywords import NULL
+from gateway.openapi.conversion import NULL, Converter
+from gateway.openapi.curation import Terms, ToolTerms
 from gateway.openapi.operations import Operation
 from gateway.openapi.payloads import MEDIA_TYPE
-from gateway.openapi.plan import AnswerPlan
-from gateway.openapi.schemas import Converter
-from gateway.openapi.terms import Terms, ToolTerms
+from gateway.openapi.plan import AnswerPlan, OperationError
+from gateway.openapi.schemas import Needed
 
 MAX_BYTES = 32 * 1024  # of an output schema that is capped: most are small, and a few are most of all bytes
 MAX_ACCEPTED = 20  # media types in one header
@@ -71,7 +69,7 @@ def output_of(operation: Operation, converter: Converter, terms: Terms, tool_ter
         answers=AnswerPlan(
             media_types=tuple(kind for kind in kinds if kind != EVENTS),
             success=tool_terms.success or terms.success,
-            select=tool_terms.select,
+            select=tool_terms.select or "",
             headers=tuple(dict.fromkeys(name.lower() for name in tool_terms.response_headers)),
             max_binary_bytes=terms.max_binary_bytes,
         ),

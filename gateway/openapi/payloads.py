@@ -13,12 +13,10 @@ from msgspec import Struct
 from gateway.model import Json, JsonObject
 from gateway.openapi import media
 from gateway.openapi.arguments import STYLES, is_field_name
-from gateway.openapi.definitions import Direction
-from gateway.openapi.errors import OperationError
-from gateway.openapi.keywords import texts_of
+from gateway.openapi.conversion import Converter
 from gateway.openapi.kinds import VALUES, kinds_of, of_kinds, restricted
-from gateway.openapi.plan import BodyKind, Field, Style
-from gateway.openapi.schemas import Converter
+from gateway.openapi.plan import BodyKind, Field, OperationError, Style
+from gateway.openapi.schemas import Direction, texts_of
 
 FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 JSON_PATCH = "application/json-patch+json"  # RFC 6902: an array of operations
@@ -66,7 +64,7 @@ class Payload(Struct, frozen=True, kw_only=True):
     has_deep_lists: bool = False  # arrays that are themselves in the style deepObject
 
 
-def payload_of(content: JsonObject, wanted: str, converter: Converter) -> Payload:
+def payload_of(content: JsonObject, wanted: str | None, converter: Converter) -> Payload:
     """The body as one of the media types a document offers; `wanted` is the operator's. Raises OperationError."""
     media_type = _chosen(content, wanted, converter)
     described = content[media_type]
@@ -93,7 +91,7 @@ def payload_of(content: JsonObject, wanted: str, converter: Converter) -> Payloa
     return Payload(kind="bytes", media_type=sent, schema={**_BASE64, **_told(schema)})
 
 
-def _chosen(content: JsonObject, wanted: str, converter: Converter) -> str:
+def _chosen(content: JsonObject, wanted: str | None, converter: Converter) -> str:
     """One of the media types. Raises OperationError if the operator wants another."""
     kinds = {media_type: media.essence(media_type) for media_type in content}
     if wanted:

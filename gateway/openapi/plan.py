@@ -1,4 +1,7 @@
-"""What calls need of a document: how the request of an operation is made, and how its answers are read."""
+"""What calls need of a document: how the request of an operation is made, and how its answers are read.
+
+An operation of which that cannot be told is no tool: `OperationError`.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,15 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType
 
 from gateway.model import Json, ToolDefinition
+
+
+class OperationError(ValueError):
+    """An operation that cannot be a tool; the text says why, for the operator."""
+
+
+class UnresolvedError(OperationError):
+    """A reference that leads nowhere. Where what it names may be left out, only that is."""
+
 
 METHODS = ("get", "put", "post", "delete", "options", "head", "patch", "query")  # `trace` is never a tool
 METHOD_FIELD = "_method"  # in a query or a form: frameworks take a POST with it for another method

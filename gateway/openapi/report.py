@@ -12,14 +12,11 @@ from msgspec import UNSET
 from gateway.dialects.listings import Group, Report
 from gateway.model import Json, JsonObject
 from gateway.naming import word
-from gateway.openapi.curation import idle_tools, tool_terms, unknown_tools
+from gateway.openapi.curation import Terms, idle_tools, tool_terms, unknown_tools, version_of
 from gateway.openapi.document import Document
-from gateway.openapi.errors import OperationError
-from gateway.openapi.names import version_of
 from gateway.openapi.operations import Operation
-from gateway.openapi.plan import OperationTool
+from gateway.openapi.plan import OperationError, OperationTool
 from gateway.openapi.security import access_of
-from gateway.openapi.terms import Terms
 
 MAX_TAGS = 60  # that are shown; those of most operations
 MAX_SCHEMES = 20

@@ -13,10 +13,21 @@ from msgspec import UNSET, Raw
 from gateway import jsontext
 from gateway.errors import ErrorCode, GatewayError
 from gateway.model import Arguments, Json
-from gateway.openapi import paths
 from gateway.openapi.bodies import Body, encode_body, form_text, narrow
 from gateway.openapi.plan import METHOD_FIELD, BodyPlan, Parameter, Plan, Where
-from gateway.openapi.serialise import UnsendableError, content, cookie_text, encoded, header_text, path_text, query_text
+from gateway.openapi.serialise import (
+    UnsendableError,
+    check_segment,
+    content,
+    cookie_text,
+    encoded,
+    header_text,
+    is_plain_segment,
+    path_text,
+    query_names,
+    query_text,
+    read_template,
+)
 from gateway.wire import WireRequest
 
 BODY = "body"  # the argument
@@ -120,7 +131,7 @@ def _check_names(plan: Plan, parameter: Parameter, members: Mapping[str, Json]) 
     if not (_is_form(parameter) if where == "querystring" else is_exploded):
         return
     others = (other.name for other in plan.parameters if other.where == where and other is not parameter)
-    taken = {name.casefold() for name in (*others, *plan.access.key_names, *paths.names_in(plan.query), METHOD_FIELD)}
+    taken = {name.casefold() for name in (*others, *plan.access.key_names, *query_names(plan.query), METHOD_FIELD)}
     # In brackets, and behind dots, stand members, whose parent some servers would replace.
     if any(_FIRST.split(name, 1)[0].strip().casefold() in taken for name in members):
         raise UnsendableError("has a member with the name of another parameter")
@@ -148,16 +159,16 @@ _TEXTS: dict[Where, Callable[[Parameter, Json], str | None]] = {
 
 def _path(plan: Plan, texts: Mapping[str, str], wrong: dict[str, str]) -> str:
     """The path below the backend's URL; `wrong` takes the arguments that would lead elsewhere."""
-    frame, segments = paths.read_template(plan.path)
+    frame, segments = read_template(plan.path)
     filled: list[str] = []
     for segment in segments:
         text = segment.frame % tuple([texts[name] for name in segment.names])
         filled.append(text)
-        if paths.is_harmless(text):
+        if is_plain_segment(text):
             continue
         inside = [one for one in plan.parameters if one.where == "path" and one.name in segment.names]
         try:
-            paths.check(text, may_hold_slash=any(one.encoded_slashes for one in inside))
+            check_segment(text, may_hold_slash=any(one.encoded_slashes for one in inside))
         except UnsendableError as exc:
             wrong.update({one.argument: str(exc) for one in inside})
     return frame % tuple(filled)

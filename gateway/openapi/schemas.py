@@ -1,7 +1,6 @@
-"""Schemas of OpenAPI documents as JSON Schema 2020-12: what callers may send, and what answers hold.
+"""The schemas of a document as they stand in it: references, marks of members, regular expressions.
 
-A schema of a document means two things, because members can be for one direction only. References stay references, to
-definitions that are converted once for all tools.
+References stay references when schemas are converted, to definitions that are converted once for all tools.
 """
 
 from __future__ import annotations
@@ -10,35 +9,53 @@ import hashlib
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from typing import Literal, NamedTuple, TypeAlias
 
 from gateway.model import Json, JsonObject
 from gateway.openapi import references
-from gateway.openapi.conversion import Conversion
-from gateway.openapi.definitions import NO_MEMBERS, Direction, Key, Needed
 from gateway.openapi.document import Document
-from gateway.openapi.errors import OperationError, UnresolvedError
-from gateway.openapi.keywords import bare_pattern, check_dialect, is_reference
+from gateway.openapi.plan import OperationError, UnresolvedError
 from gateway.schemas import CompiledSchema, SchemaError
+
+# `patch` is a JSON merge patch (RFC 7396) of what `input` describes. `exact` is for conditions: a schema is made less
+# strict elsewhere, and what it must not be would become stricter by that.
+Direction = Literal["input", "output", "patch", "exact"]
+
+NO_MEMBERS: frozenset[str] = frozenset()
+
+
+class Key(NamedTuple):
+    """A definition: where its schema stands in the document, for which direction, and without which members."""
+
+    reference: str
+    direction: Direction
+    without: frozenset[str] = NO_MEMBERS
+
+
+Needed: TypeAlias = dict[str, Key]  # the definitions that a converted schema refers to, by their names
+
 
 BEFORE_2019 = re.compile("draft-0[467]")
 MAX_IN_PLACE = 1_000  # schemas looked through for the members of one object
 MAX_VARIANTS = 100  # definitions without members that schemas around them exclude
-MAX_DEFINITIONS = 2_000  # of one tool
 SHOWN = 100  # characters of a document in a message
 
-_TOO_DEEP = "One of its schemas is nested too deeply."
+# 2020-12, its form for OpenAPI, and older drafts, which are understood as far as they say the same in another way.
+_DIALECTS = re.compile(
+    r"https?://(spec\.openapis\.org/oas/3\.[0-9]+/.+|json-schema\.org/draft(-0[467]|/2019-09|/2020-12)/schema)#?"
+)
+_IN_SLASHES = re.compile(r"/(\^.*\$)/([a-z]*)", re.DOTALL)
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.-]")
 
 
-class Converter:
-    """Converts the schemas of one document."""
+class DocumentSchemas:
+    """The schemas of one document: what its references lead to, and what is said of one value in several places."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
-        self._dialect = document.root.get("jsonSchemaDialect")
+        self.dialect = document.root.get("jsonSchemaDialect")
         # Whether what stands beside a `$ref` counts for nothing.
-        self.ref_alone = document.dialect == "3.0" or bool(BEFORE_2019.search(str(self._dialect)))
-        self._definitions: dict[Key, tuple[Json, Needed]] = {}
+        self.ref_alone = document.dialect == "3.0" or bool(BEFORE_2019.search(str(self.dialect)))
         self._names: dict[Key, str] = {}
         self._variants = 0
         self._marked: dict[tuple[str, str], bool] = {}  # whether what a reference names has a mark
@@ -46,36 +63,9 @@ class Converter:
         self._patterns: dict[str, str | None] = {}
         self._anchors: dict[str, set[str]] | None = None
 
-    def convert(self, schema: Json, direction: Direction, needed: Needed) -> JsonObject:
-        """A schema of the document in JSON Schema. Adds to `needed` what it refers to. Raises OperationError."""
-        if self._dialect is not None:
-            check_dialect(self._dialect)
-        try:
-            converted = Conversion(self, direction, needed).schema(schema)
-        except RecursionError as exc:
-            raise OperationError(_TOO_DEEP) from exc
-        if isinstance(converted, dict):
-            return converted
-        return {} if converted else {"not": {}}
-
-    def definitions(self, needed: Needed) -> JsonObject:
-        """Definitions and all that they refer to, by their names. Raises OperationError."""
-        found: JsonObject = {}
-        waiting = list(needed.items())
-        while waiting:
-            name, key = waiting.pop()
-            if name not in found:
-                if len(found) == MAX_DEFINITIONS:
-                    raise OperationError(f"Its schemas refer to more than {MAX_DEFINITIONS} others.")
-                found[name], leads_to = self._definition(key)
-                waiting.extend(leads_to.items())
-        return dict(sorted(found.items()))
-
     def resolve(self, schema: Json) -> JsonObject:
         """A schema, or the one that its `$ref` leads to. Raises OperationError."""
         return self.document.resolve({} if isinstance(schema, bool) else schema)
-
-    # What a conversion asks.
 
     def warn(self, text: str) -> None:
         """Notes what was adapted, once."""
@@ -180,16 +170,6 @@ class Converter:
                     mentioned.update(name for name in part[keyword] if isinstance(name, str))
         return (names & mentioned) - self.marked(target, mark)
 
-    def _definition(self, key: Key) -> tuple[Json, Needed]:
-        if key not in self._definitions:
-            needed: Needed = {}
-            try:
-                converted = Conversion(self, key.direction, needed).schema(self.target(key.reference), key.without)
-            except RecursionError as exc:
-                raise OperationError(_TOO_DEEP) from exc
-            self._definitions[key] = converted, needed
-        return self._definitions[key]
-
     def _is_marked(self, schema: Json, mark: str) -> bool:
         if not isinstance(schema, dict):
             return False
@@ -228,3 +208,30 @@ def _anchors(root: JsonObject) -> dict[str, set[str]]:
             elif isinstance(value, dict | list):
                 waiting.append((value, f"{place}/{references.fragment_name(str(name))}"))
     return found
+
+
+def is_reference(named: Json) -> bool:
+    """Whether an object in which each member has a name of the document's is a reference instead."""
+    return isinstance(named, dict) and isinstance(named.get("$ref"), str)
+
+
+def check_dialect(named: Json) -> None:
+    """Raises OperationError for schemas in a dialect that is not known."""
+    if not isinstance(named, str) or not _DIALECTS.fullmatch(named):
+        raise OperationError(f"Its schemas are in the dialect {str(named)[:100]!r}, which is not supported.")
+
+
+def texts_of(value: Json) -> list[str]:
+    """The texts in a list, each once; nothing of what is no list."""
+    return list(dict.fromkeys(text for text in value if isinstance(text, str))) if isinstance(value, list) else []
+
+
+def bare_pattern(pattern: str) -> str | None:
+    """A regular expression without the slashes that some documents write around it; None: with flags, it is unusable.
+
+    With them it would match no text at all.
+    """
+    found = _IN_SLASHES.fullmatch(pattern)
+    if found is None:
+        return pattern
+    return None if found[2] else found[1]

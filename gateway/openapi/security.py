@@ -8,11 +8,10 @@ from typing import Literal, NamedTuple, cast
 from msgspec.structs import replace
 
 from gateway.model import AuthorizationRequirement, Json, JsonObject, Requirements
+from gateway.openapi.curation import Terms
 from gateway.openapi.document import Document
-from gateway.openapi.errors import OperationError
 from gateway.openapi.operations import Operation
-from gateway.openapi.plan import Access, Key, Lent
-from gateway.openapi.terms import Terms
+from gateway.openapi.plan import Access, Key, Lent, OperationError
 from gateway.wire import is_token
 
 Place = Literal["header", "query", "cookie"]

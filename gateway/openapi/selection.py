@@ -9,7 +9,7 @@ from typing import Any
 
 from gateway.jsontext import split_pointer
 from gateway.model import Json
-from gateway.openapi import words
+from gateway.openapi.texts import message_of
 
 Select = Callable[[Json], Json]
 
@@ -75,7 +75,7 @@ def _judging(success: str, select: str) -> Select:
 
     def judge(value: Json) -> Json:
         if not meets(value):
-            return [False, words.of_document(value)]
+            return [False, message_of(value)]
         return [True, value if value_of is None else value_of(value)]
 
     return judge

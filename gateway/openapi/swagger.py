@@ -10,8 +10,7 @@ from typing import Any
 
 from gateway.model import Json, JsonObject
 from gateway.openapi import references
-from gateway.openapi.errors import OperationError
-from gateway.openapi.plan import METHODS
+from gateway.openapi.plan import METHODS, OperationError
 
 JSON = "application/json"
 FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from gateway.dialects.texts import visible
+from gateway.model import Json, JsonObject
 
 MAX_READ = 16 * 1024  # characters of a text that are looked at
 MAX_LENGTH = 2048  # characters of one description in a schema
@@ -45,3 +47,92 @@ def cut(text: str, most: int) -> str:
     if not text[len(kept)].isspace():
         kept = kept.rpartition(" ")[0] or kept
     return f"{kept.rstrip()} …"
+
+
+MAX_MESSAGE = 500  # characters
+MAX_PLAIN = 200  # characters of a text that is no JSON
+MAX_FINDINGS = 8
+MAX_WORD = 200  # characters of one finding
+
+BLANKS = re.compile(r"\s+")
+# Control characters, and those that make text read otherwise than it is written.
+UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
+
+SAYINGS = ("message", "Message", "error_description", "detail", "description", "error", "title", "reason", "msg")
+FINDINGS = ("errors", "detail", "details", "validation", "violations", "invalid-params", "invalid_params")
+WHERE = ("loc", "pointer", "field", "path", "location", "parameter", "property", "name", "param", "source")
+WHAT = ("msg", "message", "detail", "description", "title", "reason", "code")
+
+
+def one_line(text: str, most: int) -> str:
+    """A text of a third party in one line of so many characters, without what cannot be seen."""
+    plain = BLANKS.sub(" ", text[: 4 * most])
+    plain = UNSEEN.sub("", plain).strip()
+    return plain if len(plain) <= most else plain[: most - 2].rstrip() + " …"
+
+
+def message_of(document: Json) -> str:
+    """What the JSON of a refusal says, with what is wrong where; empty if that cannot be told."""
+    if isinstance(document, str):
+        return one_line(document, MAX_MESSAGE)
+    if isinstance(document, list):
+        return one_line("; ".join(_findings(document)), MAX_MESSAGE)
+    if not isinstance(document, dict):
+        return ""
+    said, findings = _said(document), "; ".join(_all_findings(document))
+    if findings and findings not in said:
+        said = f"{said.rstrip('.')}: {findings}" if said else findings
+    return one_line(said, MAX_MESSAGE)
+
+
+def _said(document: JsonObject) -> str:
+    """The one sentence: of problem details (RFC 9457), or of whatever member has one."""
+    title, detail = document.get("title"), document.get("detail")
+    if isinstance(title, str) and title and isinstance(detail, str) and detail:
+        return detail if title in detail else f"{title}: {detail}"
+    for name in ("error", "fault"):  # of Google, Stripe and OpenAI; of Apigee
+        inner = document.get(name)
+        if isinstance(inner, dict) and "message" not in document:
+            return _first(inner) or str(inner.get("faultstring") or "")
+    return _first(document)
+
+
+def _first(document: JsonObject) -> str:
+    return next((it for name in SAYINGS if isinstance(it := document.get(name), str) and it.strip()), "")
+
+
+def _all_findings(document: JsonObject) -> list[str]:
+    inner = document.get("error")
+    for holder in (document, inner if isinstance(inner, dict) else {}):
+        for name in FINDINGS:
+            found = holder.get(name)
+            if isinstance(found, list | dict) and (findings := list(_findings(found))):
+                return findings
+    return []
+
+
+def _findings(found: Json) -> Iterator[str]:
+    """Findings as `where: what`: of a list (FastAPI, JSON:API, GitHub), or by what is wrong (Rails, .NET)."""
+    if isinstance(found, dict):
+        pairs = list(found.items())[:MAX_FINDINGS]
+        entries = [
+            (str(name), each) for name, inner in pairs for each in (inner if isinstance(inner, list) else [inner])
+        ]
+    else:
+        entries = [("", each) for each in found]
+    for where, entry in entries[:MAX_FINDINGS]:
+        what = entry
+        if isinstance(entry, dict):
+            where = where or next((text for name in WHERE if (text := _place(entry.get(name)))), "")
+            what = next((it for name in WHAT if isinstance(it := entry.get(name), str) and it), None)
+        if isinstance(what, str) and what.strip():
+            yield one_line(f"{where}: {what}" if where else what, MAX_WORD)
+
+
+def _place(said: Json) -> str:
+    """Where a finding is: FastAPI's list without the `body` or `query` it begins with would name another argument."""
+    if isinstance(said, list):
+        return ".".join(str(part) for part in said if isinstance(part, str | int))
+    if isinstance(said, dict):  # JSON:API
+        return next((it for it in said.values() if isinstance(it, str)), "")
+    return said if isinstance(said, str) else ""

@@ -3,33 +3,36 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice
 
 import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
-from gateway.dialects.listings import MAX_SHOWN, Gathered, Summary
+from gateway.dialects.listings import MAX_SHOWN, Gathered, Summary, joined
 from gateway.jsontext import encode
-from gateway.model import JsonObject, Rejected, ToolDefinition
+from gateway.model import Json, JsonObject, Rejected, ToolDefinition
 from gateway.naming import DefinitionError, published_name, tool_and_version
-from gateway.openapi.curation import chosen, tool_terms, unknown_tools
+from gateway.openapi.conversion import Converter
+from gateway.openapi.curation import (
+    Terms,
+    description_of,
+    reason_left_out,
+    tool_names,
+    tool_terms,
+    unknown_tools,
+    version_of,
+)
 from gateway.openapi.document import Document, DocumentError, read_document
-from gateway.openapi.errors import OperationError
-from gateway.openapi.inlining import Inliner
 from gateway.openapi.inputs import input_of
-from gateway.openapi.names import description_of, tool_names, version_of
 from gateway.openapi.operations import Operation, PartialOperation, completed, partial_operations, rejected
 from gateway.openapi.outputs import output_of
-from gateway.openapi.paths import split_path
-from gateway.openapi.plan import OperationTool, Plan
+from gateway.openapi.plan import OperationError, OperationTool, Plan
 from gateway.openapi.report import NO_LIST, OperationOutcome, report_of
-from gateway.openapi.schemas import Converter
 from gateway.openapi.security import access_of, credential_names
-from gateway.openapi.sharing import Parts, Restorer
-from gateway.openapi.terms import Terms
-from gateway.schemas import SchemaError, check_input, is_json_schema
+from gateway.openapi.serialise import split_path
+from gateway.schemas import SchemaError, SharedInliner, check_input, is_json_schema
 
 MAX_OPERATIONS = 20_000  # of a document, chosen or not
 SHOWN = 10  # operations in a message
@@ -53,7 +56,7 @@ def read_operations(encoded_terms: bytes, text: bytes) -> tuple[bytes, ...]:
         names = tool_names([partial.operation for partial in found], terms)
     except DocumentError as exc:
         return (encode(Summary(failure=str(exc))),)
-    reasons = [chosen(partial.operation, terms) for partial in found]
+    reasons = [reason_left_out(partial.operation, terms) for partial in found]
     if failure := _misfit(found, reasons, terms):
         outcomes = [
             OperationOutcome(partial.operation, None, reason or NO_LIST)
@@ -122,7 +125,7 @@ class _Maker:
         self._converter = Converter(document)
         self._inputs: set[bytes] = set()  # schemas that can be used: half of all stand there before
         self._outputs: dict[bytes, bool] = {}
-        self._inliner = Inliner(terms.bounds.max_schema_bytes)
+        self._inliner = SharedInliner(terms.bounds.max_schema_bytes)
         self._version = terms.version or version_of(document.version)[0]
 
     def tool(self, partial: PartialOperation, gathered: Gathered) -> OperationTool | None:
@@ -178,7 +181,7 @@ class _Maker:
         """Raises OperationError or DefinitionError for an operation that cannot be a tool."""
         document, terms = self._document, self._terms
         said = tool_terms(partial.operation, terms)
-        operation = completed(partial, document, terms)
+        operation = completed(partial, document, terms.base_path)
         access, requires, notes = access_of(operation, document, terms)
         taken = credential_names(operation, document, terms)
         taking = input_of(operation, self._converter, terms, said, taken)
@@ -228,3 +231,85 @@ def _is_idempotent(operation: Operation) -> bool:
     return operation.method == "PUT" and not any(
         parameter["in"] == "header" and parameter["name"].lower() in conditions for parameter in operation.parameters
     )
+
+
+NUMBER = "part"  # the only member of what stands for a schema
+
+
+_decode_tools = msgspec.json.Decoder(list[OperationTool]).decode
+_decode_parts = msgspec.json.Decoder(list[Json]).decode
+
+
+class Parts:
+    """The parts of all schemas that were shortened."""
+
+    def __init__(self) -> None:
+        self._texts: dict[bytes, int] = {}  # with their numbers
+        self._numbers: dict[int, int] = {}  # of objects that were seen, by identity
+        self._seen: list[Json] = []  # which keeps them alive
+
+    def shortened(self, tool: OperationTool) -> OperationTool:
+        """The tool with numbers of parts in place of its schemas."""
+        output = tool.output_schema
+        return replace(
+            tool,
+            input_schema={NUMBER: self._number(tool.input_schema)},
+            output_schema=None if output is None else {NUMBER: self._number(output)},
+        )
+
+    def encoded(self) -> Iterator[bytes]:
+        """All parts, in their order, as arrays of which each is short, or has one part."""
+        return joined(self._texts)
+
+    def _number(self, value: Json) -> int:
+        number = self._numbers.get(id(value))
+        if number is None:
+            number = self._texts.setdefault(encode(self._part(value)), len(self._texts))
+            self._numbers[id(value)] = number
+            self._seen.append(value)
+        return number
+
+    def _part(self, value: Json) -> Json:
+        if isinstance(value, list):
+            return ([[self._number(entry)] if isinstance(entry, dict | list) else entry for entry in value],)
+        plain: JsonObject = {}
+        parts: dict[str, int] = {}
+        for key, inner in value.items():
+            if isinstance(inner, dict | list):
+                parts[key] = self._number(inner)
+            else:
+                plain[key] = inner
+        return plain, parts
+
+
+class Restorer:
+    """Makes tools of arrays of parts and of tools, in which equal parts are one object."""
+
+    def __init__(self) -> None:
+        self._parts: list[Json] = []
+
+    def tools(self, text: bytes) -> list[OperationTool]:
+        """The tools of an array, all of whose parts came before; none if it has parts."""
+        if text.startswith(b"[{"):
+            return [self._whole(tool) for tool in _decode_tools(text)]
+        for part in _decode_parts(text):
+            self._parts.append(self._restored(part))
+        return []
+
+    def _restored(self, part: Json) -> Json:
+        parts = self._parts
+        if len(part) == 1:
+            return [parts[entry[0]] if type(entry) is list else entry for entry in part[0]]
+        plain: JsonObject
+        plain, inner = part
+        for key, number in inner.items():
+            plain[key] = parts[number]
+        return plain
+
+    def _whole(self, tool: OperationTool) -> OperationTool:
+        output = tool.output_schema
+        return replace(
+            tool,
+            input_schema=self._parts[tool.input_schema[NUMBER]],
+            output_schema=None if output is None else self._parts[output[NUMBER]],
+        )

@@ -4,7 +4,7 @@ Pure. JSON Schema drafts 4, 6, 7, 2019-09 and 2020-12, by `$schema`; 2020-12 whe
 """
 
 from gateway.schemas.compiled import CompiledSchema, check_input, is_json_schema
-from gateway.schemas.inline import inline_refs, inlined
+from gateway.schemas.inline import SharedInliner, inline_refs, inlined
 from gateway.schemas.references import SchemaError
 from gateway.schemas.wording import Finding, by_parameter
 
@@ -12,6 +12,7 @@ __all__ = [
     "CompiledSchema",
     "Finding",
     "SchemaError",
+    "SharedInliner",
     "by_parameter",
     "check_input",
     "inline_refs",

@@ -33,9 +33,8 @@ from gateway.dialects.listings import decode_report, decode_summary
 from gateway.errors import GatewayError
 from gateway.jsontext import encode
 from gateway.model import Rejected
-from gateway.openapi.curation import ALL
+from gateway.openapi.curation import ALL, Terms
 from gateway.openapi.document import Document, DocumentError, read_document
-from gateway.openapi.terms import Terms
 from gateway.openapi.tools import decoder, read_operations
 from gateway.settings.openapi import OpenApiBackendSettings
 from gateway.transport import Origin

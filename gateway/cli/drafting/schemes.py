@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 from gateway.cli.drafting.draft import quoted
 from gateway.model import Rejected
-from gateway.openapi.curation import chosen
+from gateway.openapi.curation import Terms, reason_left_out
 from gateway.openapi.document import Document
-from gateway.openapi.errors import OperationError
 from gateway.openapi.operations import partial_operations
-from gateway.openapi.terms import Terms
+from gateway.openapi.plan import OperationError
 
 SCHEME = re.compile(r"[^\x00-\x20\x7f]{1,256}")
 
@@ -28,7 +27,7 @@ def credentials(name: str, document: Document, terms: Terms) -> dict[str, Creden
     """What operations that are chosen ask for, by security scheme: of alternatives the first that can be given."""
     found: dict[str, Credential] = {}
     for partial in partial_operations(document):
-        if isinstance(partial, Rejected) or chosen(partial.operation, terms) is not None:
+        if isinstance(partial, Rejected) or reason_left_out(partial.operation, terms) is not None:
             continue
         alternatives = partial.node.get("security", document.root.get("security"))
         if not isinstance(alternatives, list) or {} in alternatives:  # it can be called without a credential

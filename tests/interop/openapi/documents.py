@@ -17,8 +17,8 @@ from typing import Any
 from gateway.dialects import listings
 from gateway.dialects.listings import Bounds
 from gateway.jsontext import encode
+from gateway.openapi.curation import Terms
 from gateway.openapi.plan import OperationTool
-from gateway.openapi.terms import Terms
 from gateway.openapi.tools import decoder, read_operations
 from tests import plainhttp
 from tests.interop.openapi.programs import BLOCKFROST, GITHUB, HERE, README, api

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.backends.openapi_redirects import redirected
+from gateway.backends.openapi_documents import redirected
 from gateway.transport import Origin, Reply
 
 HERE = Origin("https", "api.example", 443)

@@ -7,9 +7,11 @@ from typing import Any
 
 from gateway.dialects.listings import Bounds
 from gateway.jsontext import encode
+from gateway.model import Rejected
+from gateway.openapi.curation import Terms
 from gateway.openapi.document import Document, read_document
-from gateway.openapi.operations import Operation, operations
-from gateway.openapi.terms import Terms
+from gateway.openapi.operations import Operation, completed, partial_operations
+from gateway.openapi.plan import OperationError
 
 URL = "https://api.example.test"
 BOUNDS = Bounds(backend="shop", toolkit="Shop", max_tools=20_000, max_schema_bytes=64 * 1024)
@@ -27,9 +29,15 @@ def document(paths: Mapping[str, Any], version: str = "3.1.0", url: str = URL, *
     return read_document(encode(root(paths, version, **more)), url)
 
 
-def found(document: Document, **given: Any) -> dict[str, Operation | str]:
+def found(document: Document, base_path: str | None = None) -> dict[str, Operation | str]:
     """The operations of a document by place, and of those that cannot be tools the reasons by id."""
-    return dict(
-        (entry.place, entry) if isinstance(entry, Operation) else (entry.id, entry.reason)
-        for entry in operations(document, terms(**given))
-    )
+    results: dict[str, Operation | str] = {}
+    for partial in partial_operations(document):
+        if isinstance(partial, Rejected):
+            results[partial.id] = partial.reason
+            continue
+        try:
+            results[partial.operation.place] = completed(partial, document, base_path)
+        except OperationError as exc:
+            results[partial.operation.id or partial.operation.place] = str(exc)
+    return results

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.openapi.curation import chosen, idle_tools, tool_terms, unknown_tools
+from gateway.openapi.curation import Match, Terms, ToolTerms, idle_tools, reason_left_out, tool_terms, unknown_tools
 from gateway.openapi.operations import Operation
-from gateway.openapi.terms import Match, Terms, ToolTerms
 from tests.unit.openapi.test_names import BOUNDS
 
 
@@ -39,15 +38,15 @@ CHOICES: list[tuple[Terms, set[str]]] = [
 
 @pytest.mark.parametrize(("said", "names"), CHOICES)
 def test_openapi_57_only_what_reads_becomes_a_tool_unless_the_operator_says_more(said: Terms, names: set[str]) -> None:
-    assert {it.id or it.place for it in ALL if chosen(it, said) is None} == names
-    reasons = {chosen(it, said) for it in ALL} - {None}
+    assert {it.id or it.place for it in ALL if reason_left_out(it, said) is None} == names
+    reasons = {reason_left_out(it, said) for it in ALL} - {None}
     assert all(reason and reason.endswith(".") for reason in reasons)
 
 
 def test_what_is_said_by_place_wins_over_what_is_said_by_id() -> None:
     by_place, by_id = ToolTerms(name="place"), ToolTerms(name="id")
     tools = {"issues/list": by_id, "GET /repos/{owner}/issues": by_place, "issues/create": by_id}
-    assert [tool_terms(it, terms(tools=tools)).name for it in (ISSUES, CREATE, OLD)] == ["place", "id", ""]
+    assert [tool_terms(it, terms(tools=tools)).name for it in (ISSUES, CREATE, OLD)] == ["place", "id", None]
 
 
 def test_openapi_16_what_is_said_of_no_operation_or_to_no_avail_is_found() -> None:

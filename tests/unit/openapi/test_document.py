@@ -10,9 +10,9 @@ import pytest
 
 from gateway.jsontext import encode
 from gateway.openapi.document import DocumentError, read_document
-from gateway.openapi.operations import Operation, operations
+from gateway.openapi.operations import Operation
 from gateway.openapi.yamltext import YamlTextError, decode_yaml
-from tests.unit.openapi.documents import document, found, root, terms
+from tests.unit.openapi.documents import document, found, root
 
 PET = {"type": "object", "properties": {"name": {"type": "string"}, "tags": {"type": "array", "items": {}}}}
 PETSTORE_3: dict[str, Any] = {
@@ -96,8 +96,8 @@ def petstore(version: str) -> bytes:
 @pytest.mark.parametrize("version", ["3.0.3", "3.1.1", "3.2.0"])
 def test_openapi_1_swagger_and_every_openapi_give_the_same_four_operations(version: str) -> None:
     ours, swagger = (read_document(petstore(each), "https://api.example.test") for each in (version, "2.0"))
-    assert list(operations(ours, terms())) == list(operations(swagger, terms()))
-    assert [(entry.id, entry.prefix) for entry in operations(ours, terms()) if isinstance(entry, Operation)] == [
+    assert found(ours) == found(swagger)
+    assert [(entry.id, entry.prefix) for entry in found(ours).values() if isinstance(entry, Operation)] == [
         ("listPets", "/v1"),
         ("addPet", "/v1"),
         ("getPet", "/v1"),

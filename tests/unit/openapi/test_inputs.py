@@ -9,9 +9,8 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from gateway.jsontext import encode
-from gateway.openapi.errors import OperationError
 from gateway.openapi.inputs import Input
-from gateway.openapi.plan import Field
+from gateway.openapi.plan import Field, OperationError
 from gateway.openapi.tools import decoder, read_operations
 from gateway.schemas import CompiledSchema
 from tests.unit.openapi.converting import body_, input_

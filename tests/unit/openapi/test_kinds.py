@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.openapi.errors import OperationError
 from gateway.openapi.inputs import Input
+from gateway.openapi.plan import OperationError
 from gateway.schemas import CompiledSchema
 from gateway.wire import WireRequest
 from tests.unit.openapi.converting import body_, input_

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from gateway.dialects.listings import Bounds
 from gateway.naming import published_name
-from gateway.openapi.names import MAX_DESCRIPTION, description_of, tool_names, version_of
+from gateway.openapi.curation import MAX_DESCRIPTION, Terms, ToolTerms, description_of, tool_names, version_of
 from gateway.openapi.operations import Operation
-from gateway.openapi.terms import Terms, ToolTerms
 
 BOUNDS = Bounds(backend="api", toolkit="Api", max_tools=100, max_schema_bytes=65536)
 TERMS = Terms(bounds=BOUNDS, url="http://x")

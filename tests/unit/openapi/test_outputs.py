@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.openapi.errors import OperationError
 from gateway.openapi.outputs import BINARY, LOCATION
+from gateway.openapi.plan import OperationError
 from gateway.schemas import CompiledSchema
 from tests.unit.openapi.converting import output
 

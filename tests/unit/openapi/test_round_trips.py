@@ -19,9 +19,9 @@ from gateway.dialects.listings import decode_summary
 from gateway.errors import GatewayError
 from gateway.jsontext import encode
 from gateway.model import Json, JsonObject
+from gateway.openapi.curation import ToolTerms
 from gateway.openapi.plan import OperationTool
 from gateway.openapi.requests import request_of
-from gateway.openapi.terms import ToolTerms
 from gateway.openapi.tools import decoder, read_operations
 from gateway.schemas import CompiledSchema
 from gateway.wire import WireRequest

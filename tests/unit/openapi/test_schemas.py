@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.openapi.errors import OperationError
-from gateway.openapi.schemas import Converter
+from gateway.openapi.conversion import Converter
+from gateway.openapi.plan import OperationError
 from gateway.schemas import CompiledSchema
 from tests.unit.openapi.converting import converted
 from tests.unit.openapi.documents import document

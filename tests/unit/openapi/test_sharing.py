@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from gateway.jsontext import encode
 from gateway.model import JsonObject
-from gateway.openapi.inlining import Inliner
 from gateway.openapi.plan import OperationTool, Plan
-from gateway.openapi.sharing import Parts, Restorer
-from gateway.schemas import inline_refs
+from gateway.openapi.tools import Parts, Restorer
+from gateway.schemas import SharedInliner, inline_refs
 
 NAMES = ("A", "B", "C")
 REFERENCES = st.sampled_from([f"#/$defs/{name}" for name in NAMES])
@@ -45,7 +44,7 @@ SCHEMAS = st.recursive(LEAVES, _around, max_leaves=6)
 @settings(max_examples=40)
 @given(body=_around(SCHEMAS), defs=st.fixed_dictionaries(dict.fromkeys(NAMES, SCHEMAS)))
 def test_references_are_replaced_as_for_every_other_tool(body: JsonObject, defs: JsonObject) -> None:
-    inliner, schema = Inliner(64 * 1024), {**body, "$defs": defs}
+    inliner, schema = SharedInliner(64 * 1024), {**body, "$defs": defs}
     found, usual = inliner.inlined(schema), inline_refs(schema)
     if found is not None and usual is not schema:
         assert found == {key: value for key, value in usual.items() if key != "$defs"}  # of what nothing refers to
@@ -53,7 +52,7 @@ def test_references_are_replaced_as_for_every_other_tool(body: JsonObject, defs:
 
 
 def test_what_is_recursive_or_grows_or_is_in_another_dialect_keeps_its_references() -> None:
-    inliner = Inliner(1000)
+    inliner = SharedInliner(1000)
     large = {"enum": ["x" * 300]}
     for schema in (
         {"$ref": "#/$defs/A", "$defs": {"A": {"items": {"$ref": "#/$defs/B"}}, "B": {"not": {"$ref": "#/$defs/A"}}}},

@@ -13,8 +13,8 @@ from gateway.jsontext import encode
 from gateway.model import Rejected
 from gateway.offload.tasks import Schemas, check
 from gateway.openapi import tools
+from gateway.openapi.curation import Match, ToolTerms
 from gateway.openapi.plan import OperationTool
-from gateway.openapi.terms import Match, ToolTerms
 from gateway.openapi.tools import decoder, read_operations
 from gateway.schemas import CompiledSchema
 from tests.unit.openapi.documents import root, terms
