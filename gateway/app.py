@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -12,38 +11,31 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Scope
 
-from gateway import __version__
-from gateway.admission import Admission
-from gateway.assembly import parts, reporting
+from gateway.assembly import factories, reporting
+from gateway.assembly.address import PublicAddress
 from gateway.assembly.authenticators import Issuers, accounts
 from gateway.assembly.authorization import open_authorizer
+from gateway.assembly.backends import BackendOpener
+from gateway.assembly.challenge_status import ChallengeStatus
+from gateway.assembly.draining import BackendDrainer, until_quiet
 from gateway.assembly.expiry import expiries
-from gateway.assembly.setup import (
-    BackendDrainer,
-    Fingerprints,
-    Setup,
-    SwappableApp,
-    fingerprints,
-    named_files,
-    until_quiet,
-    with_fixed,
-)
+from gateway.assembly.generation import Current, Generation, keep_or_make, with_fixed
 from gateway.auth import IssuerStatus
-from gateway.authorization import HttpAuthorizer
 from gateway.backends.callback_receiver import absent_receivers
 from gateway.backends.lists import LIST_MEMORY_BYTES
-from gateway.backends.server import BackendContext, Server, open_admission
 from gateway.calls.callbacks import Callbacks, CallbackTokens
-from gateway.calls.earlier import EarlierCalls
 from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.registry import Calls
 from gateway.catalogue.catalogue import Catalogue
-from gateway.challenges import CLOCKS_DIFFER_S, CallChallenge, Challenge, Challenges, Consents, Looks, digest
+from gateway.challenges import CLOCKS_DIFFER_S, Challenges, Consents
 from gateway.checks import Checks
+from gateway.console.calls import RunningCalls
 from gateway.console.host import ConsoleHost
+from gateway.console.log import RecentLines
 from gateway.console.public import public_console
+from gateway.console.view import View
 from gateway.http.accesslog import AccessLog
 from gateway.http.apps import admin_app, public_app
 from gateway.http.clientip import ip_of
@@ -53,14 +45,13 @@ from gateway.http.routes import CALLBACKS, CALLS
 from gateway.listeners import Listeners
 from gateway.memory import BodyMemory
 from gateway.metrics import Metrics, Scraper
-from gateway.model import JsonObject
 from gateway.offload import ChildTasks, Offload
 from gateway.pipeline import Pipeline
-from gateway.ports import Backend, Outcomes, Receiver
+from gateway.ports import Backend, Receiver
 from gateway.request import Request
 from gateway.responses import ResponseBuilder
 from gateway.server import Listener
-from gateway.settings import BackendSettings, CallbackBackendSettings, Config, StateSettings
+from gateway.settings import Config, StateSettings
 from gateway.state.sealing import Digester, Sealer, TimedSealer
 from gateway.surfaces import Surface
 from gateway.telemetry import wiring
@@ -78,191 +69,206 @@ class Gateway:
         file: Path | None = None,
         more_surfaces: Sequence[Surface] = (),
         listener: Listener | None = None,
+        view: View | None = None,
     ) -> None:
         """`access` logs requests; without it they are not logged. `file` is where the configuration was read.
 
-        `listener` will serve callers; without one, nothing is known of connections.
+        `listener` will serve callers; without one, nothing is known of connections. `view` answers the console where
+        several processes have one.
         """
+        storage = config.state or StateSettings()
+        keys = [key.get_secret_value() for key in storage.keys]
+        pending_s = storage.pending_ttl_s
         self._more_surfaces = more_surfaces
-        remembered = config.state or StateSettings()
-        keys = [key.get_secret_value() for key in remembered.keys]
-        self._listener = listener
+        self.current = current = Current()
+        self.address = address = PublicAddress(config.server)
         self.requests: set[asyncio.Task[Any]] = set() if listener is None else listener.tasks  # of requests under way
         self.running: set[Request] = set()  # under way to the endpoints of surfaces
-        self._draining = False
-        self._pending_s = remembered.pending_ttl_s
-        self._challenges = Challenges(keys, lifetime_s=self._pending_s, clock=time.time)
-        self._looks = Looks(self._ask_challenge)
-        self._address = config.server.host, config.server.port
-        self._issuers = Issuers()
         limit_bytes = config.server.max_memory_bodies_bytes
         self.memory = BodyMemory(limit_bytes) if listener is None else listener.memory
-        self.state = parts.state(remembered)
+        self._issuers = Issuers()
+        self.state = factories.state(storage)
+        is_shared = factories.is_shared(self.state)
         # By name; also those that were removed from the configuration, until they are closed.
         self.backends: dict[str, Backend] = {}
         self._receivers: dict[str, Receiver] = {}
-        self.metrics = Metrics(
+        self._listeners = Listeners(current.router)
+        self.metrics = metrics = Metrics(
             reporting.label_values(config, more_surfaces),
             max_tools=config.metrics.max_tools,
-            gauges=lambda: reporting.readings(self._setup, self.state, self._issuers.status(), self._load()),
+            gauges=reporting.Gauges(
+                current=current,
+                state=self.state,
+                issuers=self._issuers,
+                memory=self.memory,
+                listeners=self._listeners,
+                use_of_connections=_no_connections if listener is None else listener.use,
+            ),
         )
+        self.health = reporting.GatewayHealth(current=current, state=self.state, issuers=self._issuers, metrics=metrics)
         self._digits = random_digits()
-        self._telemetry = wiring.telemetry(config, self._digits)
+        self._telemetry = telemetry = wiring.telemetry(config, self._digits)
         access = access or AccessLog(None)
-        self.observer = self._telemetry.observer(self.metrics, access)
-        self._limits = parts.rate_limits(config, self.metrics.limit_used)
-        self._usage = parts.usage(config)
-        if self._usage is not None:
-            self.observer.count_call = self._usage.beside(self.metrics.tool_call)
-        self._scraper = Scraper(self.metrics, lambda: {"gateway": os.getpid(), **self.children})
+        self._usage = usage = factories.usage(config)
+        count_call = metrics.tool_call if usage is None else usage.beside(metrics.tool_call)
+        self.observer = telemetry.observer(metrics, access, count_call)
+        self._limits = factories.rate_limits(config, metrics.limit_used)
         self._checker = ChildTasks()
         self._checks = Checks(self._checker)
         self._lists = Offload(memory_bytes=LIST_MEMORY_BYTES)  # its own, so that no call waits for lists
+        self._scraper = Scraper(metrics, partial(reporting.processes, self._checker, self._lists))
+        self._challenges = Challenges(keys, address.public_url, lifetime_s=pending_s, clock=time.time)
         self._responses = ResponseBuilder(
             self._challenges,
             self._checks,
-            encoders=dict(chain(parts.ENCODERS.items(), *(each.encoders.items() for each in more_surfaces))),
+            encoders=dict(chain(factories.ENCODERS.items(), *(each.encoders.items() for each in more_surfaces))),
             path=CALLS,
-            published=lambda tool: self.catalogue.router.published(tool),
-            count=self.observer.count_call,
-            pending_ttl_s=remembered.pending_ttl_s,
-            result_ttl_s=remembered.result_ttl_s,
+            published=current.published,
+            count=count_call,
+            pending_ttl_s=pending_s,
+            result_ttl_s=storage.result_ttl_s,
         )
         tokens = CallbackTokens(Digester(keys, "callbacks"))
-        state = self._telemetry.state(self.state, is_shared=parts.is_shared(self.state))
-        self._outcomes = outcomes = OutcomeRecorder(state, self._responses.ended)
+        state = telemetry.state(self.state, is_shared=is_shared)
+        self._outcomes = OutcomeRecorder(state, self._responses.ended)
         self.calls = Calls(
             state,
             Digester(keys, "calls"),
-            outcomes,
+            self._outcomes,
             backends=self.backends,
-            callback_url=lambda key, run: self._called_back_at + CALLBACKS + tokens.mint(key, run),
-            alone=not parts.is_shared(self.state),
+            callback_url=lambda key, run: address.callback_url() + CALLBACKS + tokens.mint(key, run),
+            alone=not is_shared,
         )
+        self._challenge_status = ChallengeStatus(self._challenges, self.calls, self.backends, current)
         self.callbacks = Callbacks(
             state,
             tokens,
             receivers=self._receivers,
-            published=lambda tool: self.catalogue.router.published(tool),
+            published=current.published,
             absent=absent_receivers(self.calls, self._checker),
-            backlog=outcomes.backlog,
-            linked=self._telemetry.linked,
+            backlog=self._outcomes.backlog,
+            linked=telemetry.linked,
         )
         self._sessions = Sealer(keys, "mcp sessions")
-        lifetime_s = self._pending_s + CLOCKS_DIFFER_S
-        self._consent_states = TimedSealer(Sealer(keys, "mcp consents"), lifetime_s, time.time)
+        self._consent_states = TimedSealer(Sealer(keys, "mcp consents"), pending_s + CLOCKS_DIFFER_S, time.time)
         self._console_sealer = Sealer(keys, "console")
-        self.console = ConsoleHost(self, access, file)
-        self._listeners = Listeners(lambda: self.catalogue.router)
+        self.console = ConsoleHost(
+            current=current,
+            state=self.state,
+            issuers=self._issuers,
+            health=self.health,
+            address=address,
+            metrics=metrics,
+            recent=RecentLines(access),
+            running=RunningCalls(self.state, self.calls.earlier, self.running),
+            file=file,
+            view=view,
+        )
         self.state.on_tools_changed(partial(self._refresh, is_news=False))
-        self.state.on_lost(self.metrics.state_lost)
-        self.state.on_quota(self.metrics.quota_met)
-        self._drainer = BackendDrainer(self.state, self.backends, self._receivers, pending_s=self._pending_s)
-        self._setup = self._set_up(config, None)
-        self.public = SwappableApp(self._setup.public)
-        self._adopt(self._setup)
-        self.admin: ASGIApp = admin_app(self, self._scraper.text, self.console.for_operators)
+        self.state.on_lost(metrics.state_lost)
+        self.state.on_quota(metrics.quota_met)
+        self._opener = BackendOpener(
+            calls=self.calls,
+            state=self.state,
+            telemetry=telemetry,
+            metrics=metrics,
+            memory=self.memory,
+            checker=self._checker,
+            lists=self._lists,
+            pending_s=pending_s,
+            on_change=self._refresh,
+        )
+        self._drainer = BackendDrainer(self.state, self.backends, self._receivers, pending_s=pending_s)
+        self.public: ASGIApp = current
+        self.admin: ASGIApp = admin_app(self.health, self._scraper.text, self.console.for_operators)
+        self._adopt(self._make_generation(config, None))
 
-    def _set_up(self, config: Config, before: Setup | None) -> Setup:
-        """Makes the parts of a configuration, or takes them from the setup before where they still fit."""
-        files = {name: fingerprints(named_files(settings)) for name, settings in config.backends.items()}
-        backends, admissions = self._backends_of(config, files, before)
+    def _make_generation(self, config: Config, before: Generation | None) -> Generation:
+        """Makes the parts of a configuration, or takes them from the generation before where they still fit."""
+        opened = self._opener.open(config, {} if before is None else before.opened)
+        backends = {name: made.part.backend for name, made in opened.items()}
         catalogue = Catalogue(
-            parts.sources(config, backends, self._telemetry.backends(backends, config)),
+            factories.sources(config, backends, self._telemetry.backends(backends, config)),
             offload=self._lists,
             on_rebuilt=self._listeners.look,
             on_changed=self.state.announce_tools_changed,
         )
         longest = config.server.max_head_bytes
-        if before and (before.config.auth, before.config.server.max_head_bytes) == (config.auth, longest):
-            authenticator = before.authenticator
-        else:
-            authenticator = self._issuers.authenticator(config.auth, longest)
-        authorizer, authorizer_files = None, fingerprints(named_files(config.authorize))
-        if before is not None and before.has_authorizer(config.authorize, authorizer_files):
-            authorizer = before.authorizer
-        elif config.authorize is not None:
-            authorizer = open_authorizer(config.authorize, self.metrics)
-        rules = parts.rate_limit_rules(config)
+        authentication = keep_or_make(
+            None if before is None else before.authentication,
+            (config.auth, longest),
+            lambda: self._issuers.authenticator(config.auth, longest),
+        )
+        authorization = keep_or_make(
+            None if before is None else before.authorization,
+            config.authorize,
+            lambda: None if config.authorize is None else open_authorizer(config.authorize, self.metrics),
+        )
+        rules = factories.rate_limit_rules(config)
         limits = self._limits if before is None else before.limits.under(rules, config.limits_on_failure)
         pipeline = Pipeline(
-            authenticator=authenticator,
-            authorizer=authorizer,
+            authenticator=authentication.part,
+            authorizer=authorization.part,
             limiter=limits,
             catalogue=catalogue,
             calls=self.calls,
             responses=self._responses,
             checks=self._checks,
-            consents=Consents(self._challenges, self._looks),
+            consents=Consents(self._challenges, self._challenge_status.looks),
             listeners=self._listeners,
             digits=self._digits,
             strict=config.errors.strict,
             continues=self._telemetry.continued,
             step=self._telemetry.step,
         )
-        return Setup(
+        scopes = frozenset(frozenset(route.scopes) for route in config.routes if not route.deny)
+        shared = config.server, config.auth, config.mcp, scopes
+        surfaces = keep_or_make(
+            None if before is None else before.surfaces,
+            (*shared, config.state is None),
+            lambda: self._make_surfaces(config),
+        )
+        pages = keep_or_make(
+            None if before is None else before.pages,
+            (*shared, config.errors, config.metrics, config.console),
+            lambda: self._make_pages(config),
+        )
+        return Generation(
             config=config,
+            opened=opened,
             backends=backends,
-            admissions=admissions,
-            files=files,
+            admissions={name: made.part.admission for name, made in opened.items()},
+            authentication=authentication,
+            authorization=authorization,
+            surfaces=surfaces,
+            pages=pages,
             expiries=expiries(config),
             catalogue=catalogue,
-            authenticator=authenticator,
-            authorizer=authorizer,
-            authorizer_files=authorizer_files,
             limits=limits,
             pipeline=pipeline,
-            public=self._edge(config, pipeline),
+            public=self._make_edge(config, pipeline, surfaces.part, pages.part),
         )
 
-    def _backends_of(
-        self, config: Config, files: Mapping[str, Fingerprints], before: Setup | None
-    ) -> tuple[dict[str, Backend], dict[str, Admission[Server]]]:
-        """The backends, and how calls are admitted to each; those that have not changed stay."""
-        backends: dict[str, Backend] = {}
-        admissions: dict[str, Admission[Server]] = {}
-        patience_s = parts.patience_s(config)
-        for name, settings in config.backends.items():
-            if before is not None and before.has_backend(name, settings, files[name]):
-                backends[name], admissions[name] = before.backends[name], before.admissions[name]
-                continue
-            admissions[name] = admission = open_admission(
-                name, settings, patience_s[name], self.memory, self._telemetry.admission
-            )
-            context = BackendContext(
-                admission=admission,
-                outcomes=self._outcomes_for(settings),
-                checker=self._checker,
-                lists=self._lists,
-                on_change=partial(self._refresh, name),
-                pending_s=self._pending_s,
-                count_dropped=partial(self.metrics.notice_dropped, name),
-                memory=self.memory,
-            )
-            backends[name] = parts.ADAPTERS[type(settings)](name, settings, context)
-        return backends, admissions
+    def _make_surfaces(self, config: Config) -> Sequence[Surface]:
+        surfaces = factories.surfaces(config, self._sessions, self._consent_states, self.address.public_url)
+        return *surfaces, *self._more_surfaces
 
-    def _edge(self, config: Config, pipeline: Pipeline) -> Edge:
-        """What callers reach: every surface, callbacks, and the pages of the gateway's own."""
+    def _make_pages(self, config: Config) -> ASGIApp:
+        """The public pages of the gateway's own."""
+        console = public_console(config, self.console.app, self._issuers, self.current.limits, self._console_sealer)
+        status, scrape, current = self._challenge_status.of_token, self._scraper.text, self.current
+        return public_app(config, self.health, status, scrape, current.pipeline, self.address.public_url, console)
+
+    def _make_edge(self, config: Config, pipeline: Pipeline, surfaces: Sequence[Surface], pages: ASGIApp) -> Edge:
+        """What callers reach: every surface, callbacks, and the pages."""
         server = config.server
         forwarded = {name for backend in config.backends.values() for name in backend.forward_headers}
-        console = public_console(
-            config, self.console.app, self._issuers, lambda: self._setup.limits, self._console_sealer
-        )
         return Edge(
-            (*parts.surfaces(config, self._sessions, self._consent_states, self.public_url), *self._more_surfaces),
+            surfaces,
             answer=pipeline.answer,
             refuse=pipeline.refuse,
             callback=self.callbacks.answer,
-            rest=public_app(
-                config,
-                self,
-                self._challenge_status,
-                self._scraper.text,
-                lambda: self._setup.pipeline,
-                self.public_url,
-                console,
-            ),
+            rest=pages,
             ip_of=ip_of(server),
             observer=self.observer,
             identify=self._telemetry.identify,
@@ -270,52 +276,23 @@ class Gateway:
             strict=config.errors.strict,
             running=self.running,
             hosts=allowed_hosts(server),
-            allows_page=PageOrigins(server, self.public_url).allows,
+            allows_page=PageOrigins(server, self.address.public_url).allows,
             cors=None if server.cors is None else Cors(server.cors, forwarded),
         )
 
-    def _outcomes_for(self, settings: BackendSettings) -> Outcomes:
-        """Where a backend reports outcomes: those of callbacks come with a request, which is traced itself."""
-        is_called_back = isinstance(settings, CallbackBackendSettings)
-        return self.calls if is_called_back else self._telemetry.outcomes(self.calls, self.state)
+    @property
+    def generation(self) -> Generation:
+        """The parts that follow the configuration in use."""
+        return self.current.generation()
 
     @property
     def config(self) -> Config:
         """The configuration in use."""
-        return self._setup.config
-
-    @property
-    def setup(self) -> Setup:
-        """The parts in use."""
-        return self._setup
-
-    @property
-    def address(self) -> tuple[str, int]:
-        """Where it listens for callers."""
-        return self._address
-
-    @property
-    def earlier(self) -> EarlierCalls:
-        """What finds and ends calls that are kept."""
-        return self.calls.earlier
-
-    def issuer_status(self) -> Mapping[str, IssuerStatus]:
-        """How the issuers stand that publish their keys, as last seen."""
-        return self._issuers.status()
-
-    @property
-    def admissions(self) -> Mapping[str, Admission[Server]]:
-        """How calls are admitted to each backend."""
-        return self._setup.admissions
-
-    @property
-    def authorizer(self) -> HttpAuthorizer | None:
-        """What asks the operator's own service about calls, if there is one."""
-        return self._setup.authorizer
+        return self.generation.config
 
     @property
     def catalogue(self) -> Catalogue:
-        return self._setup.catalogue
+        return self.generation.catalogue
 
     async def start(self) -> None:
         """Starts to ask issuers for their keys and backends for their tools, without waiting for them."""
@@ -326,75 +303,61 @@ class Gateway:
         await self.state.start()
         await self.calls.start()
         await self.console.start()
-        await self._setup.start()
+        await self.generation.start()
 
     async def apply(self, config: Config) -> None:
         """Applies another configuration, as far as it can change. Requests under way end under the old one.
 
         Not to be called again before it has returned. If it raises, nothing has changed.
         """
-        old = self._setup
+        old = self.generation
         async with AsyncExitStack() as undo:
             undo.push_async_callback(self._issuers.keep, old.config.auth)
-            new = self._set_up(with_fixed(config, old.config), old)
+            new = self._make_generation(with_fixed(config, old.config), old)
             undo.push_async_callback(new.discard, old)
             await new.follow(old)
             undo.pop_all()
-        self._setup = new
         self._adopt(new)
-        self.public.app = new.public
         self._listeners.look()
         new.catalogue.catch_up(old.catalogue)
         await self._issuers.keep(new.config.auth)
         await old.catalogue.aclose()
         self._drainer.begin(old, new, self._under_way() - self._listeners.tasks)
 
-    def _adopt(self, setup: Setup) -> None:
-        """Updates what outlives the setup and depends on its configuration."""
-        config = setup.config
-        self.backends.update(setup.backends)
-        self._receivers.update(parts.receivers(setup.backends))
-        parts.update_timeouts(setup.admissions, config)
-        self.ip_of = ip_of(config.server)
+    def _adopt(self, generation: Generation) -> None:
+        """Puts a generation to use, and updates what outlives it and depends on its configuration."""
+        config = generation.config
+        self.current.use(generation)
+        self.backends.update(generation.backends)
+        self._receivers.update(factories.receivers(generation.backends))
+        factories.update_timeouts(generation.admissions, config)
+        self.address.change(config.server)
+        self._ip_of = ip_of(config.server)
         self.memory.change(config.server.max_memory_bodies_bytes)
-        asked = config.mcp
-        self._listeners.limit(asked.listen.max if asked.enabled else 0, asked.listen.max_per_caller)
+        listen = config.mcp.listen
+        self._listeners.limit(listen.max if config.mcp.enabled else 0, listen.max_per_caller)
         self.metrics.use_labels(reporting.label_values(config, self._more_surfaces), max_tools=config.metrics.max_tools)
         if self._usage is not None:
-            self._usage.accounts = accounts(config.auth)
-        self.listens_on(*self._address)
+            self._usage.use_accounts(accounts(config.auth))
 
-    def listens_on(self, host: str, port: int) -> None:
-        """Sets the address for callers and tool servers, as far as the configuration does not."""
-        server = self.config.server
-        scheme = "http" if server.tls is None else "https"
-        self._address = host, port
-        shown = f"[{host}]" if ":" in host else host
-        self._challenges.public_url = server.public_url or f"{scheme}://{shown}:{port}"
-        self._called_back_at = server.callback_url or self._challenges.public_url
-
-    def public_url(self) -> str:
-        """Where callers reach the gateway, without a slash at its end."""
-        return self._challenges.public_url
+    def ip_of(self, scope: Scope) -> str:
+        """The address of a caller."""
+        return self._ip_of(scope)
 
     def turn_away(self) -> None:
         """Turns readiness off; calls are still accepted."""
-        self._draining = True
+        self.health.is_draining = True
 
     def drain(self) -> None:
         """Turns readiness off, and has the listener wait for calls without callers as it does for requests.
 
         Callers who listen are sent away.
         """
-        self._draining = True
+        self.health.is_draining = True
         self._listeners.close()
         last = asyncio.create_task(until_quiet(self._under_way, self.calls, self._is_pending))
         self.requests.add(last)
         last.add_done_callback(self.requests.discard)
-
-    def _load(self) -> reporting.Load:
-        open_count, most = (0, 0) if self._listener is None else self._listener.use()
-        return reporting.Load(self.memory, len(self._listeners), open_count, most)
 
     def _under_way(self) -> set[asyncio.Task[Any]]:
         """The tasks of requests, and of calls that continue without theirs."""
@@ -402,7 +365,7 @@ class Gateway:
 
     def _is_pending(self) -> bool:
         """Whether results wait to be stored, or calls for an outcome that would be lost with this process."""
-        return bool(self._outcomes.backlog or parts.unfinished_here(self.state))
+        return bool(self._outcomes.backlog or factories.unfinished_here(self.state))
 
     @property
     def lost_results(self) -> int:
@@ -414,15 +377,15 @@ class Gateway:
         for part in (
             self.console,
             self._listeners,
-            self._looks,
+            self._challenge_status.looks,
             self.calls,
             self.catalogue,
             self._drainer,
-            *self._setup.backends.values(),
+            *self.generation.backends.values(),
         ):
             await part.aclose()
         await self._issuers.keep(None)
-        for optional in (self.authorizer, self._usage):
+        for optional in (self.generation.authorizer, self._usage):
             if optional is not None:
                 await optional.aclose()
         for shared in (self._limits, self.state, self._checker, self._lists, self._telemetry):
@@ -431,38 +394,18 @@ class Gateway:
     @property
     def children(self) -> dict[str, int]:
         """The processes that work for this one, by name, while there are any."""
-        known = {"checker": self._checker.pid, "lister": self._lists.pid}
-        return {name: pid for name, pid in known.items() if pid is not None}
-
-    @property
-    def status(self) -> str:
-        if self._draining:
-            return "draining"
-        return "ok" if self.catalogue.ready else "starting"
+        return reporting.children(self._checker, self._lists)
 
     async def issuers(self) -> Mapping[str, IssuerStatus]:
         """How the issuers stand that publish their keys, after each was asked for them."""
         await self._issuers.refresh()
         return self._issuers.status()
 
-    def details(self) -> JsonObject:
-        """The detailed health, for operators."""
-        about = {"status": self.status, "version": __version__, **self.metrics.about_reloads()}
-        return about | reporting.details(self._setup, self.state, self._issuers.status())
-
     def _refresh(self, backend: str, *, is_news: bool = True) -> None:
         """Asks a backend for its tools again, because it, or with `is_news` off another replica, reported a change."""
         if backend in self.catalogue:
             self.catalogue.refresh(backend, is_news=is_news)
 
-    async def _challenge_status(self, request: Request, token: str) -> str:
-        """The status of the challenge of a token. Raises RATE_LIMITED."""
-        opened = self._challenges.open(token)
-        request.extra = self._setup.limits.admit_look(request.ip, None if opened is None else digest(opened))
-        return "failed" if opened is None else await self._looks.status(opened)
 
-    async def _ask_challenge(self, challenge: Challenge) -> str:
-        if isinstance(challenge, CallChallenge):
-            return await self.calls.consent_status(challenge.key)
-        backend = self.backends.get(challenge.backend)
-        return "failed" if backend is None else await backend.challenge_status(challenge.check_url)
+def _no_connections() -> tuple[int, int]:
+    return 0, 0

@@ -60,9 +60,11 @@ class Challenges:
     callers reach us, without a slash at its end.
     """
 
-    def __init__(self, keys: Sequence[str], *, lifetime_s: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, keys: Sequence[str], public_url: Callable[[], str], *, lifetime_s: float, clock: Callable[[], float]
+    ) -> None:
         self._sealer = Sealer(keys, "challenge")
-        self.public_url = ""
+        self.public_url = public_url
         self._lifetime_s = lifetime_s
         self._clock = clock
 
@@ -88,7 +90,7 @@ class Challenges:
     def _url(self, backend: str, asked: str) -> str:
         text = jsontext.encode([backend, asked, self._clock() + self._lifetime_s + CLOCKS_DIFFER_S])
         token = base64.urlsafe_b64encode(self._sealer.seal(text, ASSOCIATED_DATA)).rstrip(b"=").decode()
-        return self.public_url + PATH + token
+        return self.public_url() + PATH + token
 
     def at(self, check_url: str) -> Challenge | None:
         """The challenge of one of our URLs; None as for `open`."""

@@ -103,7 +103,7 @@ class ResponseBuilder:
         request.toolgate_call_id = view.id
         call_id = view.id.encode()
         if view.remembered:
-            location = f"{self._challenges.public_url}{self._path}".encode() + call_id
+            location = f"{self._challenges.public_url()}{self._path}".encode() + call_id
             request.extra = (*request.extra, (CALL_ID, call_id), (LOCATION, location))
         else:
             request.extra = (*request.extra, (CALL_ID, call_id))

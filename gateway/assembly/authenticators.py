@@ -6,7 +6,7 @@ import asyncio
 import time
 from functools import partial
 
-from gateway.assembly.setup import fingerprints, named_files
+from gateway.assembly.files import fingerprints, named_files
 from gateway.auth import (
     ApiKey,
     Authentication,

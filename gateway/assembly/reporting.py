@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+import os
+from collections.abc import Callable, Iterable, Iterator, Sized
+from dataclasses import dataclass
 
 from gateway import __version__
 from gateway.admission import Admission
-from gateway.assembly.authenticators import accounts
-from gateway.assembly.parts import DIALECTS, is_shared
-from gateway.assembly.setup import Setup
-from gateway.auth import IssuerStatus, Reason
+from gateway.assembly.authenticators import Issuers, accounts
+from gateway.assembly.factories import DIALECTS, is_shared
+from gateway.assembly.generation import Current, Generation
+from gateway.auth import Reason
 from gateway.backends.server import Server
 from gateway.memory import BodyMemory
-from gateway.metrics import LabelValues, Reading, families
+from gateway.metrics import LabelValues, Metrics, Reading, families
 from gateway.model import JsonObject
+from gateway.offload import ChildTasks, Offload
 from gateway.settings import Config
 from gateway.settings.limits import ALWAYS_THERE, BUILT_IN
 from gateway.state.port import State
@@ -34,35 +36,41 @@ def label_values(config: Config, more: Iterable[Surface] = ()) -> LabelValues:
     )
 
 
-class Load(NamedTuple):
-    """What callers hold of a process at the moment, and how many connections they may have."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gauges:
+    """Reads all gauges, in the event loop: some microseconds for each backend and for each hundred pending calls."""
 
+    current: Current
+    state: State
+    issuers: Issuers
     memory: BodyMemory
-    listeners: int
-    connections: int
-    max_connections: int
+    listeners: Sized
+    use_of_connections: Callable[[], tuple[int, int]]  # how many callers are connected, and how many may be
+
+    def __call__(self) -> Iterator[Reading]:
+        connections, max_connections = self.use_of_connections()
+        yield Reading(families.BUILD, (__version__,), 1.0)
+        yield Reading(families.BODY_MEMORY, (), float(self.memory.held))
+        yield Reading(families.BODY_MEMORY_LIMIT, (), float(self.memory.limit_bytes))
+        yield Reading(families.LISTENERS, (), float(len(self.listeners)))
+        yield Reading(families.CONNECTIONS, (), float(connections))
+        yield Reading(families.CONNECTIONS_LIMIT, (), float(max_connections))
+        generation = self.current.generation()
+        yield from generation.expiries
+        yield from _state_readings(self.state)
+        for name, issuer in self.issuers.status().items():
+            yield Reading(families.ISSUER_UP, (name,), float(issuer.up))
+            if issuer.age_s is not None:
+                yield Reading(families.ISSUER_AGE, (name,), issuer.age_s)
+            if issuer.keys_expire_at is not None:
+                yield Reading(families.ISSUER_EXPIRY, (name,), issuer.keys_expire_at)
+        yield from _backend_readings(generation, self.state)
 
 
-def readings(setup: Setup, state: State, issuers: Mapping[str, IssuerStatus], load: Load) -> Iterator[Reading]:
-    """All gauges, read in the event loop: some microseconds for each backend and for each hundred pending calls."""
-    memory, listeners, connections, max_connections = load
-    yield Reading(families.BUILD, (__version__,), 1.0)
-    yield Reading(families.BODY_MEMORY, (), float(memory.held))
-    yield Reading(families.BODY_MEMORY_LIMIT, (), float(memory.limit_bytes))
-    yield Reading(families.LISTENERS, (), float(listeners))
-    yield Reading(families.CONNECTIONS, (), float(connections))
-    yield Reading(families.CONNECTIONS_LIMIT, (), float(max_connections))
-    yield from setup.expiries
-    yield from _state_readings(state)
-    for name, issuer in issuers.items():
-        yield Reading(families.ISSUER_UP, (name,), float(issuer.up))
-        if issuer.age_s is not None:
-            yield Reading(families.ISSUER_AGE, (name,), issuer.age_s)
-        if issuer.keys_expire_at is not None:
-            yield Reading(families.ISSUER_EXPIRY, (name,), issuer.keys_expire_at)
+def _backend_readings(generation: Generation, state: State) -> Iterator[Reading]:
     pending = state.pending()
-    for name, backend in setup.backends.items():
-        status = setup.catalogue.status(name)
+    for name, backend in generation.backends.items():
+        status = generation.catalogue.status(name)
         yield Reading(families.BACKEND_UP, (name,), float(status.up))
         yield Reading(families.CATALOGUE_TOOLS, (name,), float(status.tools))
         if status.age_s is not None:
@@ -71,7 +79,7 @@ def readings(setup: Setup, state: State, issuers: Mapping[str, IssuerStatus], lo
             yield Reading(families.PENDING, (name,), float(pending[name]))
             if backend.stream_up is not None:
                 yield Reading(families.STREAM_UP, (name,), float(backend.stream_up))
-        yield from _admission_readings(name, setup.admissions[name])
+        yield from _admission_readings(name, generation.admissions[name])
 
 
 def _admission_readings(name: str, admitted: Admission[Server]) -> Iterator[Reading]:
@@ -105,30 +113,51 @@ def _state_readings(state: State) -> Iterator[Reading]:
             yield Reading(families.STATE_MAX_BYTES, (), float(capacity.max_bytes))
 
 
-def details(setup: Setup, state: State, issuers: Mapping[str, IssuerStatus]) -> JsonObject:
-    """The detailed health: the state, issuers and backends, with ages and what is wrong."""
-    return {
-        "state": _state_details(state),
-        "issuers": {name: issuer.as_json() for name, issuer in issuers.items()},
-        **({} if setup.authorizer is None else {"authorization": setup.authorizer.details()}),
-        "backends": _backend_details(setup, state),
-    }
+@dataclass(slots=True, kw_only=True)
+class GatewayHealth:
+    """The health of a gateway (`http.apps.Health`)."""
+
+    current: Current
+    state: State
+    issuers: Issuers
+    metrics: Metrics
+    is_draining: bool = False  # it is to stop
+
+    @property
+    def status(self) -> str:
+        if self.is_draining:
+            return "draining"
+        return "ok" if self.current.generation().catalogue.ready else "starting"
+
+    def details(self) -> JsonObject:
+        """The state, issuers and backends, with ages and what is wrong."""
+        generation = self.current.generation()
+        authorizer = generation.authorizer
+        return {
+            "status": self.status,
+            "version": __version__,
+            **self.metrics.about_reloads(),
+            "state": _state_details(self.state),
+            "issuers": {name: issuer.as_json() for name, issuer in self.issuers.status().items()},
+            **({} if authorizer is None else {"authorization": authorizer.details()}),
+            "backends": _backend_details(generation, self.state),
+        }
 
 
-def _backend_details(setup: Setup, state: State) -> JsonObject:
+def _backend_details(generation: Generation, state: State) -> JsonObject:
     """Each backend, which is up if its tools could be listed and a replica of it takes calls."""
-    found: JsonObject = {}
+    details: JsonObject = {}
     pending = state.pending()
-    for name, backend in setup.backends.items():
-        status, admitted = setup.catalogue.status(name), setup.admissions[name]
+    for name, backend in generation.backends.items():
+        status, admitted = generation.catalogue.status(name), generation.admissions[name]
         about: JsonObject = {"dialect": backend.dialect} | status.as_json() | admitted.as_json()
         about["up"] = status.up and admitted.breaker != "open"
         if backend.deferred:
             about["pending"] = pending[name]
             if backend.stream_up is not None:
                 about["stream_up"] = backend.stream_up
-        found[name] = about
-    return found
+        details[name] = about
+    return details
 
 
 def _state_details(state: State) -> JsonObject:
@@ -139,3 +168,14 @@ def _state_details(state: State) -> JsonObject:
         **({} if trouble is None else {"reason": trouble}),
         **({} if capacity is None else {"used_bytes": capacity.used_bytes, "max_bytes": capacity.max_bytes}),
     }
+
+
+def children(checker: ChildTasks, lister: Offload) -> dict[str, int]:
+    """The processes that work for this one, by name, while there are any."""
+    processes = {"checker": checker.pid, "lister": lister.pid}
+    return {name: pid for name, pid in processes.items() if pid is not None}
+
+
+def processes(checker: ChildTasks, lister: Offload) -> dict[str, int]:
+    """This process and its children, by name."""
+    return {"gateway": os.getpid(), **children(checker, lister)}

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from gateway.admission import Admission, Replica
 from gateway.app import Gateway
-from gateway.assembly import parts
+from gateway.assembly import factories
 from gateway.authorization import HttpAuthorizer, Unknown
 from gateway.backends.server import Server
 from gateway.catalogue.catalogue import READY_LIMIT_S, BackendStatus, Catalogue
@@ -41,15 +41,15 @@ async def inspect(config: Config) -> JsonObject:
     try:  # the catalogue alone: a gateway that starts as a whole takes over the calls of replicas that died
         state, authorization, telemetry, issuers, _ = await asyncio.gather(
             _look_at_state(config),
-            _ask(gateway.authorizer),
+            _ask(gateway.generation.authorizer),
             _look_at_telemetry(config),
             gateway.issuers(),
             gateway.catalogue.ask_once(),
         )
-        backends, admissions = gateway.backends, gateway.admissions.values()
+        backends, admissions = gateway.backends, gateway.generation.admissions.values()
         looks = {name: _look(gateway.catalogue, name) for name in backends}
         answers = dict(zip(backends, await asyncio.gather(*map(_answers, admissions, looks.values())), strict=True))
-        routes = parts.routes(config, backends)
+        routes = factories.routes(config, backends)
         taken = _taken(routes, looks)
         return {
             "state": state,
@@ -74,7 +74,7 @@ async def _look_at_state(config: Config) -> JsonObject:
     address = None if config.state is None else config.state.address
     if config.state is None or address is None:
         return {"kept_in": "memory", "up": True, "cause": None, "version": None, "warnings": []}
-    found = await parts.look_at_redis(config.state, address)
+    found = await factories.look_at_redis(config.state, address)
     return {
         "kept_in": repr(address),
         "up": found.cause is None,

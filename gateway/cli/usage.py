@@ -82,10 +82,10 @@ def _default(kept_days: int, *, by_month: bool) -> date:
 
 async def _read(config: Config, since: date) -> list[tuple[date, Sequence[Used]]]:
     """The counts of each day. Raises CommandError."""
-    from gateway.assembly import parts  # with the library for Redis
+    from gateway.assembly import factories  # with the library for Redis
 
     days = [since + timedelta(days=number) for number in range((_today() - since).days + 2)]  # clocks differ
-    ledger = parts.usage_ledger(config)
+    ledger = factories.usage_ledger(config)
     assert ledger is not None  # there are settings for it
     found: list[tuple[date, Sequence[Used]]] = []
     try:

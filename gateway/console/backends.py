@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 
 from gateway.admission import Replica
-from gateway.assembly.setup import Setup
+from gateway.assembly.generation import Generation
 from gateway.backends.server import Server
 from gateway.console.view import RefusedQuestionError, text_of
 from gateway.model import JsonObject
@@ -17,14 +17,18 @@ WORST = ("closed", "half_open", "open")
 ADDED = ("in_flight", "max_in_flight", "queued", "max_queued", "pending")
 
 
-def backends(setup: Setup, state: State, now: Callable[[], float] = time.time) -> JsonObject:
+def backends(generation: Generation, state: State, now: Callable[[], float] = time.time) -> JsonObject:
     """All backends, in the order of the configuration."""
     pending = state.pending()
-    return {"backends": [_backend(setup, name, pending[name], now()) for name in setup.backends]}
+    return {"backends": [_backend(generation, name, pending[name], now()) for name in generation.backends]}
 
 
-def _backend(setup: Setup, name: str, pending: int, now: float) -> JsonObject:
-    backend, status, admitted = setup.backends[name], setup.catalogue.status(name), setup.admissions[name]
+def _backend(generation: Generation, name: str, pending: int, now: float) -> JsonObject:
+    backend, status, admitted = (
+        generation.backends[name],
+        generation.catalogue.status(name),
+        generation.admissions[name],
+    )
     left_out = [{"tool": one.id, "reason": one.reason} for one in status.rejected]
     left_out += [{"tool": text, "reason": "not passed on: it was not asked for at first"} for text in status.withheld]
     replicas = [_replica(each, now) for each in admitted.replicas]
@@ -35,7 +39,7 @@ def _backend(setup: Setup, name: str, pending: int, now: float) -> JsonObject:
     is_up = status.up and admitted.breaker != "open"
     return {
         "name": name,
-        "protocol": setup.config.backends[name].protocol,
+        "protocol": generation.config.backends[name].protocol,
         "up": is_up,
         "reason": None if is_up else status.last_error or down or "it was not asked for its tools yet",
         "since_at": None if status.failing_s is None else round(now - status.failing_s),
@@ -66,12 +70,12 @@ def _replica(replica: Replica[Server], now: float) -> JsonObject:
     }
 
 
-def refresh(setup: Setup, about: JsonObject) -> JsonObject:
+def refresh(generation: Generation, about: JsonObject) -> JsonObject:
     """Asks a backend for its tools again, soon. Raises RefusedQuestionError."""
     name = text_of(about, "name")
-    if name not in setup.catalogue:
+    if name not in generation.catalogue:
         raise RefusedQuestionError(404, "There is no such backend.")
-    setup.catalogue.refresh(name)
+    generation.catalogue.refresh(name)
     return {}
 
 

@@ -28,7 +28,7 @@ class RunningCalls:
     def __init__(
         self,
         state: State,
-        earlier: Callable[[], EarlierCalls],
+        earlier: EarlierCalls,
         requests: Collection[Request],
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -89,7 +89,7 @@ class RunningCalls:
         for record in self._state.unfinished():
             if PREFIX + record.key == id_:
                 try:
-                    return {"is_cancelled": await self._earlier().end(record)}
+                    return {"is_cancelled": await self._earlier.end(record)}
                 except StateUnavailable as exc:
                     raise RefusedQuestionError(503, "The state cannot be reached; try again.") from exc
         for request in self._requests:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from gateway import __version__
-from gateway.assembly.setup import Setup
-from gateway.auth import IssuerStatus
+from gateway.assembly.authenticators import Issuers
+from gateway.assembly.generation import Current
+from gateway.assembly.reporting import GatewayHealth
 from gateway.console import backends, overview, tool
 from gateway.console.calls import RunningCalls
 from gateway.console.configuration import ConfigurationPage
@@ -39,15 +40,15 @@ def session_of(config: Config, public_url: str) -> JsonObject:
 
 
 class LocalView(Answering):
-    """Answers for one gateway. `setup`, `issuers`, `status` and `public_url` are looked up for each question."""
+    """Answers for one gateway."""
 
     def __init__(
         self,
         *,
-        setup: Callable[[], Setup],
+        current: Current,
         state: State,
-        issuers: Callable[[], Mapping[str, IssuerStatus]],
-        status: Callable[[], str],
+        issuers: Issuers,
+        health: GatewayHealth,
         public_url: Callable[[], str],
         metrics: Metrics,
         history: History,
@@ -55,10 +56,10 @@ class LocalView(Answering):
         running: RunningCalls,
         file: Path | None,
     ) -> None:
-        self._setup = setup
+        self._current = current
         self._state = state
         self._issuers = issuers
-        self._status = status
+        self._health = health
         self._public_url = public_url
         self._metrics = metrics
         self._history = history
@@ -82,24 +83,24 @@ class LocalView(Answering):
 
     async def _session(self, about: JsonObject) -> JsonObject:
         self._recent.look()
-        return session_of(self._setup().config, self._public_url())
+        return session_of(self._current.generation().config, self._public_url())
 
     async def _overview(self, about: JsonObject) -> JsonObject:
-        known = await overview.about_gateway(self._setup(), self._state, self._issuers())
-        return overview.about_process(self._status(), self._metrics, self._history) | known
+        known = await overview.about_gateway(self._current.generation(), self._state, self._issuers.status())
+        return overview.about_process(self._health.status, self._metrics, self._history) | known
 
     async def _backends(self, about: JsonObject) -> JsonObject:
-        return backends.backends(self._setup(), self._state)
+        return backends.backends(self._current.generation(), self._state)
 
     async def _refresh(self, about: JsonObject) -> JsonObject:
-        return backends.refresh(self._setup(), about)
+        return backends.refresh(self._current.generation(), about)
 
     async def _tools(self, about: JsonObject) -> JsonObject:
-        return self._search.find(self._setup(), about)
+        return self._search.find(self._current.generation(), about)
 
     async def _tool_facts(self, about: JsonObject) -> JsonObject:
         """A tool without how often it was called, which the supervisor of several processes knows."""
-        return tool.tool_page(self._setup(), self._recent, about)
+        return tool.tool_page(self._current.generation(), self._recent, about)
 
     async def _tool(self, about: JsonObject) -> JsonObject:
         page = await self._tool_facts(about)
@@ -112,7 +113,7 @@ class LocalView(Answering):
         return self._recent.since(about)
 
     async def _read_configuration(self, about: JsonObject) -> JsonObject:
-        return await asyncio.to_thread(self._configuration.as_json, self._setup().config, self._metrics)
+        return await asyncio.to_thread(self._configuration.as_json, self._current.generation().config, self._metrics)
 
 
 def with_calls(page: JsonObject, metrics: Metrics) -> JsonObject:

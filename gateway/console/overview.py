@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 
 from gateway import __version__
-from gateway.assembly.parts import is_shared
-from gateway.assembly.setup import Setup
+from gateway.assembly.factories import is_shared
+from gateway.assembly.generation import Generation
 from gateway.auth import IssuerStatus
 from gateway.console.history import History
 from gateway.metrics import Metrics
@@ -33,7 +33,7 @@ def about_process(status: str, metrics: Metrics, history: History, now: Callable
     }
 
 
-async def about_gateway(setup: Setup, state: State, issuers: Mapping[str, IssuerStatus]) -> JsonObject:
+async def about_gateway(generation: Generation, state: State, issuers: Mapping[str, IssuerStatus]) -> JsonObject:
     """What each gateway knows: the state, the issuers, the authorization service, the replicas."""
     return {
         "state": _state(state),
@@ -41,7 +41,7 @@ async def about_gateway(setup: Setup, state: State, issuers: Mapping[str, Issuer
             {"name": name, "up": it.up, "keys": it.keys, "age_s": it.age_s, "reason": it.last_error}
             for name, it in issuers.items()
         ],
-        "authorization": None if setup.authorizer is None else setup.authorizer.details(),
+        "authorization": None if generation.authorizer is None else generation.authorizer.details(),
         "replicas": await _replicas(state),
     }
 

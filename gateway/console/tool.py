@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway import jsontext
-from gateway.assembly.setup import Setup
+from gateway.assembly.generation import Generation
 from gateway.console.log import RecentLines
 from gateway.console.view import RefusedQuestionError, text_of
 from gateway.metrics import Metrics
@@ -15,12 +15,12 @@ MAX_SCHEMAS_BYTES = 512 * 1024  # both schemas of one tool; a browser draws larg
 MAX_VERSIONS = 100
 
 
-def tool_page(setup: Setup, recent: RecentLines, about: JsonObject) -> JsonObject:
+def tool_page(generation: Generation, recent: RecentLines, about: JsonObject) -> JsonObject:
     """Everything about a tool but how often it was called, in its newest version or a given one.
 
     Raises RefusedQuestionError.
     """
-    tool, versions = _find(setup, text_of(about, "name"), text_of(about, "version"))
+    tool, versions = _find(generation, text_of(about, "name"), text_of(about, "version"))
     definition = tool.definition
     is_too_large = len(jsontext.encode([definition.input_schema, definition.output_schema])) > MAX_SCHEMAS_BYTES
     return {
@@ -30,7 +30,7 @@ def tool_page(setup: Setup, recent: RecentLines, about: JsonObject) -> JsonObjec
         "title": definition.title,
         "description": definition.description,
         "backend": tool.route.backend_name,
-        "protocol": setup.config.backends[tool.route.backend_name].protocol,
+        "protocol": generation.config.backends[tool.route.backend_name].protocol,
         "dialect_names": {"mcp": definition.name},
         "route": _route(tool.route),
         "requires": _requirements(definition.requires),
@@ -50,9 +50,9 @@ def outcomes_of(metrics: Metrics, tool: str, backend: str) -> JsonObject:
     return dict(sorted(found.items()))
 
 
-def _find(setup: Setup, name: str, version: str) -> tuple[PublishedTool, list[str]]:
+def _find(generation: Generation, name: str, version: str) -> tuple[PublishedTool, list[str]]:
     """A tool, and all its versions, the newest first. Raises RefusedQuestionError."""
-    router = setup.catalogue.router
+    router = generation.catalogue.router
     toolkit = router.toolkits.get(name.partition(".")[0])
     found = [] if toolkit is None else [each for each in toolkit.tools if each.definition.tool == name]
     if not found:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from gateway.assembly.setup import Setup
+from gateway.assembly.generation import Generation
 from gateway.console.view import number_of, text_of
 from gateway.model import JsonObject, Requirements
 from gateway.published import PublishedTool
@@ -33,7 +33,7 @@ class ToolSearch:
         self._router: Router | None = None
         self._entries: Sequence[_Entry] = ()
 
-    def find(self, setup: Setup, about: JsonObject) -> JsonObject:
+    def find(self, generation: Generation, about: JsonObject) -> JsonObject:
         """A page of the tools that have every word of `q`; those whose name has them come first.
 
         Raises RefusedQuestionError.
@@ -41,13 +41,13 @@ class ToolSearch:
         words = text_of(about, "q")[:MAX_QUERY].casefold().split()
         backend = text_of(about, "backend")
         offset, limit = number_of(about, "offset", 0, 10_000_000), number_of(about, "limit", 100, MAX_PAGE)
-        entries = self._all(setup.catalogue.router)
+        entries = self._all(generation.catalogue.router)
         fits = [each for each in entries if not backend or each.tool.route.backend_name == backend]
         if words:
             fits = [each for each in fits if all(word in each.text for word in words)]
             fits.sort(key=lambda each: _rank(each.name, words))
         page = fits[offset : offset + limit]
-        protocols = {name: settings.protocol for name, settings in setup.config.backends.items()}
+        protocols = {name: settings.protocol for name, settings in generation.config.backends.items()}
         return {"all": len(entries), "total": len(fits), "tools": [_row(each, protocols) for each in page]}
 
     def _all(self, router: Router) -> Sequence[_Entry]:

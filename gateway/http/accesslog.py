@@ -196,10 +196,10 @@ class Observer:
     `count_call` takes what `Metrics.tool_call` does; another function may count calls elsewhere, too.
     """
 
-    def __init__(self, metrics: Metrics, access: AccessLog) -> None:
+    def __init__(self, metrics: Metrics, access: AccessLog, count_call: CountCall) -> None:
         self.metrics = metrics
         self._count = metrics.request
-        self.count_call: CountCall = metrics.tool_call
+        self.count_call = count_call
         self._count_stranger = metrics.auth_failure
         self._count_limited = metrics.rate_limited
         self._access = access

@@ -29,7 +29,7 @@ class Answer(NamedTuple):
     body: JsonObject
 
 
-class OpenQuestions:
+class PendingRpcs:
     """The questions whose answers have not come yet."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class OpenQuestions:
         finally:
             del self._waiting[number]
 
-    def take(self, answer: Answer) -> None:
+    def settle(self, answer: Answer) -> None:
         """Hands an answer to who waits for it."""
         waiting = self._waiting.get(answer.number)
         if waiting is None or waiting.done():
@@ -60,10 +60,10 @@ class OpenQuestions:
         else:
             waiting.set_exception(RefusedQuestionError(answer.status, str(answer.body["message"])))
 
-    def drop(self) -> None:
-        """Refuses all: the other end is gone."""
+    def refuse_all(self) -> None:
+        """Refuses all questions, because the other end is gone."""
         for number in list(self._waiting):
-            self.take(Answer(number, 503, {"message": "A process of the gateway has just ended; try again."}))
+            self.settle(Answer(number, 503, {"message": "A process of the gateway has just ended; try again."}))
 
 
 async def answer_to(number: int, question: Question, view: View) -> Answer:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from gateway import config
-from gateway.assembly.setup import Fingerprints, fingerprints, named_files
+from gateway.assembly.files import Fingerprints, fingerprints, named_files
 from gateway.errors import ConfigError
 from gateway.server import ServerError
 from gateway.settings import Config

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from gateway.app import Gateway
+from gateway.console.view import View
 from gateway.http.accesslog import AccessLog
 from gateway.http.clientip import peer
 from gateway.logs import output
@@ -56,15 +57,24 @@ def serving_context(server: ServerSettings) -> ServingContext | None:
 class Serving:
     """A gateway with its listener, in one process; `who` says in its log which of several that is."""
 
-    def __init__(self, config: Config, who: Mapping[str, int] | None = None, *, file: Path | None = None) -> None:
-        """`file` is that of the configuration. Raises ServerError when a file that it names cannot be used."""
+    def __init__(
+        self,
+        config: Config,
+        who: Mapping[str, int] | None = None,
+        *,
+        file: Path | None = None,
+        view: View | None = None,
+    ) -> None:
+        """`file` is that of the configuration; `view` answers the console of several processes.
+
+        Raises ServerError when a file that it names cannot be used."""
         self._who = who
         lines = output.configure(config.logging.level, config.logging.format, who)
         self._access = AccessLog(lines, config.logging.format)
         self.options = server_options(config, serving_context(config.server))
         self.listener = Listener(self.options)
         try:
-            self.gateway = Gateway(config, access=self._access, file=file, listener=self.listener)
+            self.gateway = Gateway(config, access=self._access, file=file, listener=self.listener, view=view)
         except OSError as exc:  # ssl.SSLError is one; they were good when the configuration was read
             raise ServerError(
                 f"The certificates of a backend or of state cannot be used: {exc.strerror or exc}."
@@ -78,7 +88,7 @@ class Serving:
             handshake_failed=partial(observer.turned_away, 0, operation="handshake"),
             is_awaiting=gateway.callbacks.are_awaited,
             is_awaited=gateway.callbacks.is_path,
-            holder_of=lambda scope: gateway.ip_of(scope),
+            holder_of=gateway.ip_of,
             on_stop=gateway.turn_away,
             on_drain=gateway.drain,
         )
@@ -87,7 +97,7 @@ class Serving:
         """Listens for callers and operators until a signal ends it. Raises ServerError."""
 
         def listening(addresses: Addresses) -> None:
-            self.gateway.listens_on(*addresses.public)
+            self.gateway.address.listens_on(*addresses.public)
             on_ready(addresses)
 
         await run(self.listener, self.service, self.gateway.admin, on_ready=listening)

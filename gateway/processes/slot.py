@@ -19,7 +19,7 @@ from gateway.metrics import Counted, Reading
 from gateway.metrics.families import FAMILIES
 from gateway.model import JsonObject
 from gateway.processes.control import AT_ONCE, LOST, MAX_LINE_BYTES, REPORT_S, WITHOUT_DELAY, messages, packed
-from gateway.processes.questions import Answer, OpenQuestions, Question, answer_to
+from gateway.processes.questions import Answer, PendingRpcs, Question, answer_to
 from gateway.processes.sockets import renew
 from gateway.server import Stop
 from gateway.settings import Config
@@ -79,7 +79,7 @@ class WorkerSlot:
         self._config: Config | None = None  # the worker's, as far as it is known
         self._orders = 0
         self._answers: dict[int, asyncio.Future[bool]] = {}  # by the number of the order
-        self._questions = OpenQuestions()
+        self._questions = PendingRpcs()
         self._answering: set[asyncio.Task[None]] = set()
         self._report: JsonObject = {}
         self._children: dict[str, int] = {}
@@ -169,7 +169,7 @@ class WorkerSlot:
                 self.failed.set()
             self.ready.clear()
             self._report, self.gauges, self._children = {}, [], {}
-            self._questions.drop()
+            self._questions.refuse_all()
             for answer in self._answers.values():  # the next worker starts with the current configuration
                 if not answer.done():
                     answer.set_result(True)
@@ -214,7 +214,7 @@ class WorkerSlot:
                 if answer is not None and not answer.done():
                     answer.set_result(ok)
             case {"kind": "answer", "number": number, "status": status, "body": body}:
-                self._questions.take(Answer(number, status, body))
+                self._questions.settle(Answer(number, status, body))
             case {"kind": "question", "number": number, "name": name, "about": about}:
                 task = asyncio.create_task(self._reply(number, Question(name, about)))
                 self._answering.add(task)

@@ -19,8 +19,8 @@ from typing import Any
 from pydantic import SecretStr
 
 from gateway import __version__
+from gateway.assembly.generation import with_fixed
 from gateway.assembly.reporting import label_values
-from gateway.assembly.setup import with_fixed
 from gateway.console.app import OperatorsOnly, console_app
 from gateway.console.history import History
 from gateway.console.host import address_of

@@ -16,6 +16,7 @@ import socket
 import sys
 from collections.abc import Sequence
 from contextlib import closing, suppress
+from typing import Any
 
 from gateway.model import JsonObject
 from gateway.processes.control import (
@@ -30,7 +31,7 @@ from gateway.processes.control import (
     receive,
     say,
 )
-from gateway.processes.questions import Answer, OpenQuestions, Question, answer_to
+from gateway.processes.questions import Answer, PendingRpcs, Question, answer_to
 from gateway.processes.serving import Serving
 from gateway.server import ServerError, Stop, listen, main_loop, serve
 from gateway.settings import Config
@@ -93,29 +94,40 @@ def _stop() -> Stop:
     return stop
 
 
+class SupervisorLink:
+    """The way to the supervisor. It answers the console of all workers, as a view of theirs."""
+
+    def __init__(self, writer: asyncio.StreamWriter) -> None:
+        self.writer = writer
+        self.pending = PendingRpcs()
+
+    async def ask(self, question: str, about: JsonObject) -> JsonObject:
+        """Asks the supervisor (`View.ask`). Raises RefusedQuestionError."""
+        return await self.pending.ask(
+            lambda number: self.say(kind="question", number=number, name=question, about=about)
+        )
+
+    def say(self, **message: Any) -> None:
+        """Sends a message to the supervisor."""
+        say(self.writer, **message)
+
+
 class Worker:
     """Serves by the configuration it received last, and reports to the supervisor."""
 
     def __init__(self, number: int, config: Config, writer: asyncio.StreamWriter) -> None:
         """Raises ServerError."""
-        self.serving = Serving(config, {"worker": number, "pid": os.getpid()})
+        self._link = SupervisorLink(writer)
         self._writer = writer
-        self._questions = OpenQuestions()
         self._answering: set[asyncio.Task[None]] = set()
-        self.serving.gateway.console.view = self  # the console of all workers, not of this one
-
-    async def ask(self, question: str, about: JsonObject) -> JsonObject:
-        """Asks the supervisor (`View.ask`). Raises RefusedQuestionError."""
-        return await self._questions.ask(
-            lambda number: say(self._writer, kind="question", number=number, name=question, about=about)
-        )
+        self.serving = Serving(config, {"worker": number, "pid": os.getpid()}, view=self._link)
 
     async def run(self, reader: asyncio.StreamReader, sockets: Sequence[socket.socket], stop: Stop) -> None:
         """Accepts callers once it can serve them: until then, other workers do, or the kernel lets them wait."""
         gateway, listener, service = self.serving.gateway, self.serving.listener, self.serving.service
         obeying, reporting = asyncio.create_task(self._obey(reader, stop)), asyncio.create_task(self._report_on())
         try:
-            gateway.listens_on(*sockets[0].getsockname()[:2])
+            gateway.address.listens_on(*sockets[0].getsockname()[:2])
             await gateway.start()
             ready = asyncio.create_task(gateway.catalogue.wait_ready())
             asked = asyncio.create_task(stop.asked.wait())
@@ -124,7 +136,7 @@ class Worker:
             asked.cancel()
             with closing(await listen(listener, service, sockets)) as acceptor:
                 self._report()
-                say(self._writer, kind="ready")
+                self._link.say(kind="ready")
                 await serve(listener, service, acceptor, stop)
         finally:
             obeying.cancel()
@@ -144,14 +156,14 @@ class Worker:
                     self._answering.add(task)
                     task.add_done_callback(self._answering.discard)
                 elif isinstance(order, Answer):
-                    self._questions.take(order)
+                    self._link.pending.settle(order)
                 else:
-                    say(self._writer, kind="done", number=number, ok=await self._carry_out(order))
+                    self._link.say(kind="done", number=number, ok=await self._carry_out(order))
         stop.ask()
 
     async def _reply(self, number: int, question: Question) -> None:
         answer = await answer_to(number, question, self.serving.gateway.console.local)
-        say(self._writer, kind="answer", **answer._asdict())
+        self._link.say(kind="answer", **answer._asdict())
 
     async def _carry_out(self, config: Config | None) -> bool:
         if config is None:
@@ -175,9 +187,9 @@ class Worker:
             return  # the supervisor does not read
         gateway = self.serving.gateway
         while rows := gateway.metrics.store.take(MAX_ROWS):
-            say(self._writer, kind="counted", rows=rows)
+            self._link.say(kind="counted", rows=rows)
         gauges = [(family.name, labels, value) for family, labels, value in gateway.metrics.readings()]
-        say(self._writer, kind="report", details=gateway.details(), gauges=gauges, children=gateway.children)
+        self._link.say(kind="report", details=gateway.health.details(), gauges=gauges, children=gateway.children)
 
 
 if __name__ == "__main__":

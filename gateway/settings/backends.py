@@ -1,4 +1,4 @@
-"""Settings of backends. Another protocol is another class here; its adapter stands in `gateway.assembly.parts`."""
+"""Settings of backends. Another protocol is another class here; its adapter stands in `gateway.assembly.factories`."""
 
 from __future__ import annotations
 

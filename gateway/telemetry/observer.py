@@ -10,6 +10,7 @@ from gateway.request import Request
 from gateway.telemetry import names
 from gateway.telemetry.recorder import recording_of
 from gateway.telemetry.spans import Span, Value
+from gateway.usage.recorder import CountCall
 
 FAILED = 500  # from here on the answer is an error of the server's (HTTP spans, Status)
 MCP = "mcp"
@@ -22,8 +23,8 @@ class TracedObserver(Observer):
     A request that asks to be recorded, as sampled by its parent, is so only if it is known who sent it.
     """
 
-    def __init__(self, metrics: Metrics, access: AccessLog, scheme: str) -> None:
-        super().__init__(metrics, access)
+    def __init__(self, metrics: Metrics, access: AccessLog, count_call: CountCall, scheme: str) -> None:
+        super().__init__(metrics, access, count_call)
         self._scheme = scheme
 
     def answered(

@@ -25,6 +25,7 @@ from gateway.telemetry.steps import (
     state_with_steps,
 )
 from gateway.tracing import Step, Trace, continued, identify, unrecorded
+from gateway.usage.recorder import CountCall
 
 if TYPE_CHECKING:
     from gateway.telemetry.export import SpanExport
@@ -44,8 +45,8 @@ class Telemetry:
         self.continued: Callable[[Trace, bytes, bytes | None], Trace] = continued
         self.linked: Callable[[Trace, str], Trace] = _unlinked
 
-    def observer(self, metrics: Metrics, access: AccessLog) -> Observer:
-        return Observer(metrics, access)
+    def observer(self, metrics: Metrics, access: AccessLog, count_call: CountCall) -> Observer:
+        return Observer(metrics, access, count_call)
 
     def state(self, state: State, *, is_shared: bool) -> State:
         """The state as calls use it."""
@@ -80,8 +81,8 @@ class RecordingTelemetry(Telemetry):
         self.identify, self.continued, self.linked = recorder.identify, recorder.continued, recorder.linked
         self._scheme = "https" if is_tls else "http"
 
-    def observer(self, metrics: Metrics, access: AccessLog) -> Observer:
-        return TracedObserver(metrics, access, self._scheme)
+    def observer(self, metrics: Metrics, access: AccessLog, count_call: CountCall) -> Observer:
+        return TracedObserver(metrics, access, count_call, self._scheme)
 
     def state(self, state: State, *, is_shared: bool) -> State:
         return state_with_steps(state, names.of_state(is_shared=is_shared))

@@ -29,12 +29,12 @@ CountCall: TypeAlias = Callable[[str, str, str, float, str], None]  # as `Metric
 class UsageRecorder:
     """Counts runs of tools and refused calls, and adds them to the ledger every `flush_s`.
 
-    `accounts` are the names that may be counted, all others together are one. What cannot be written is kept, within
+    What cannot be written is kept, within
     bounds, and written when that is possible again.
     """
 
     def __init__(self, ledger: Ledger, *, flush_s: float, clock: Callable[[], float]) -> None:
-        self.accounts: Collection[str] = ()
+        self._accounts: Collection[str] = ()
         self._ledger = ledger
         self._flush_s = flush_s
         self._clock = clock
@@ -44,6 +44,10 @@ class UsageRecorder:
         self._writing: deque[tuple[int, int, Sequence[Row]]] = deque()  # sequence numbers, days, rows
         self._task: asyncio.Task[None] | None = None
         self._is_away = False
+
+    def use_accounts(self, accounts: Collection[str]) -> None:
+        """Sets the names that may be counted; all others together are one."""
+        self._accounts = accounts
 
     def beside(self, count: CountCall) -> CountCall:
         """A function that counts a call here and there."""
@@ -62,7 +66,7 @@ class UsageRecorder:
         self._counts[key] = self._counts.get(key, 0) + 1
 
     def _bounded(self, day: int, account: str, tool: str, kind: Kind) -> Key:
-        known = account if account in self.accounts else OTHER
+        known = account if account in self._accounts else OTHER
         return day, known, tool if len(self._counts) < MAX_ROWS else OTHER, kind
 
     async def start(self) -> None:

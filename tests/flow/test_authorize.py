@@ -164,7 +164,7 @@ async def test_strict_errors_and_on_failure(start: Start, server: ToolServer, po
     policy.status = 502
     assert (await known(gateway).call("oxp", "Echo.Say")).status == 200
     assert await samples(gateway, COUNTED) == {"{outcome=denied}": 1, "{outcome=unavailable}": 1}
-    assert gateway.gateway.details()["authorization"] == {"up": False, "reason": "status 502"}
+    assert gateway.gateway.health.details()["authorization"] == {"up": False, "reason": "status 502"}
 
 
 @every_dialect

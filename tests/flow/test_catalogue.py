@@ -131,9 +131,9 @@ async def test_a_backend_without_a_list_harms_no_other(start: Start, server: Too
     async with tool_server() as sick:
         sick.list_handler = handler
         gateway = await start(config({"sick": sick.url, "gone": gone.url, "scripted": server.url}))
-        assert gateway.gateway.status == "ok"
+        assert gateway.gateway.health.status == "ok"
         assert (await gateway.caller.list("oxp")).ids == ["Count.Up@1.0.0", "Echo.Say@1.0.0"]
-        backends = gateway.gateway.details()["backends"]
+        backends = gateway.gateway.health.details()["backends"]
         assert [backends[name]["up"] for name in ("sick", "gone", "scripted")] == [False, False, True]
 
 
@@ -191,7 +191,7 @@ async def test_once_the_server_has_listed_its_tools_the_others_do_not_exist(star
         assert server.executions == 0
     async with tool_server(tool("Echo.Say")) as server:
         gateway = await start(config({"late": server.url}), wait=False)
-        await until(lambda: gateway.gateway.status == "ok")
+        await until(lambda: gateway.gateway.health.status == "ok")
         for dialect in DIALECTS:
             assert (await gateway.caller.list(dialect)).ids == ["Echo.Say@1.0.0"]
             assert (await gateway.caller.call(dialect, "Echo.Say", {"n": 1})).value == {"n": 1}

@@ -201,7 +201,7 @@ async def test_newly_required_ids_are_withheld_until_the_route_lists_them(
     got = {entry["id"] for entry in [*sent.get("authorization", []), *sent["secrets"]]}
     assert got == {"KEY", *listed}
     withheld = {"bank", "PIN"} - set(listed)
-    assert set(gateway.gateway.details()["backends"]["scripted"]["withheld"]) == withheld
+    assert set(gateway.gateway.health.details()["backends"]["scripted"]["withheld"]) == withheld
     warned = [record for record in caplog.records if "withheld" in record.message]
     assert len(warned) == (1 if withheld else 0)
     assert "canary" not in caplog.text

@@ -143,7 +143,7 @@ async def test_an_open_breaker_refuses_with_the_time_of_its_probe(
     assert refused.status == 400
     assert 3200 < int(refused.headers["retry-after"]) <= 4000
     assert server.executions == 2
-    described = running.gateway.details()["backends"]["scripted"]
+    described = running.gateway.health.details()["backends"]["scripted"]
     is_up = state == "closed"
     assert (described["up"], described["breaker"], described["in_flight"], described["queued"]) == (is_up, state, 0, 0)
     shown = await scraped(running.gateway.metrics)

@@ -48,7 +48,7 @@ async def test_a_higher_version_takes_no_call_from_its_owner(start: Start, diale
         listed = await gateway.caller.with_token(token(scope="pay")).list(dialect)
         assert listed.ids == ["Bank.Pay@1.0.0"]
         assert gateway.problems_of("jokes").keys() == {"Bank.Pay@99.0.0", "Bank.Pay@1.0.0", "bank.pay@1.0.0"}
-        assert gateway.gateway.details()["backends"]["jokes"]["rejected_count"] == 3
+        assert gateway.gateway.health.details()["backends"]["jokes"]["rejected_count"] == 3
 
 
 async def test_a_gateway_that_starts_while_the_owner_is_down_gives_nobody_its_tools(start: Start) -> None:

@@ -90,6 +90,18 @@ async def test_a_reload_asks_only_the_backends_that_it_changes(start: Start, ser
     assert gateway.gateway.catalogue.ready
 
 
+async def test_a_reload_makes_surfaces_and_pages_anew_only_for_their_own_settings(start: Start) -> None:
+    gateway = (await start(config({}))).gateway
+    before = gateway.generation
+    await gateway.apply(read(config({}, rate_limits=few(1)), env={}))
+    limited = gateway.generation
+    await gateway.apply(read(config({}, rate_limits=few(1), errors={"strict": True}), env={}))
+    assert limited is not before
+    assert (limited.surfaces, limited.pages) == (before.surfaces, before.pages)
+    assert gateway.generation.surfaces is before.surfaces
+    assert gateway.generation.pages is not before.pages
+
+
 async def test_a_reload_tries_a_backend_again_that_could_not_be_asked(start: Start, server: ToolServer) -> None:
     server.list_handler = hang_up
     gateway = await start(config({"scripted": server.url}))

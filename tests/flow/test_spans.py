@@ -236,7 +236,7 @@ async def test_waiting_for_a_turn_is_a_span_of_its_own(fresh: Collector, server:
     backend = {"protocol": "oxp", "url": server.url, "max_concurrency": 1}
     async with running(config({"desk": backend}, **telemetry(fresh))) as it:
         calls = [asyncio.create_task(it.caller.call("oxp", "Echo.Say")) for _ in range(2)]
-        await until(lambda: it.gateway.admissions["desk"].queued == 1)
+        await until(lambda: it.gateway.generation.admissions["desk"].queued == 1)
         held.set()
         await asyncio.gather(*calls)
     queue = one(fresh.spans, "queue")

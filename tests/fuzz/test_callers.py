@@ -22,7 +22,7 @@ from tests.support.authenticators import handmade
 
 SOME = settings(max_examples=80, deadline=None)
 KEYS = ["a key of the state, thirty-two characters or more"]
-CHALLENGES = Challenges(KEYS, lifetime_s=60.0, clock=lambda: 0.0)
+CHALLENGES = Challenges(KEYS, lambda: "https://tools.example", lifetime_s=60.0, clock=lambda: 0.0)
 CALLBACKS = CallbackTokens(Digester(KEYS, "callback"))
 RECORDS = Records(Sealer(KEYS, "state"))
 ANY_TEXT = st.text()  # of a path, percent-decoded: what is no UTF-8 was replaced

@@ -26,9 +26,7 @@ class Clock:
 
 
 def challenges(*keys: str, clock: Clock | None = None) -> Challenges:
-    made = Challenges(keys, lifetime_s=LIFETIME_S, clock=clock or Clock())
-    made.public_url = PUBLIC
-    return made
+    return Challenges(keys, lambda: PUBLIC, lifetime_s=LIFETIME_S, clock=clock or Clock())
 
 
 def token_of(sealer: Challenges, check_url: str = CHECK_URL) -> str:

@@ -20,8 +20,7 @@ class Provider:
     """Challenges whose status a test sets, by the `check_url` of the tool server or the key of the call."""
 
     def __init__(self) -> None:
-        self.challenges = Challenges([], lifetime_s=LIFETIME_S, clock=lambda: 0.0)
-        self.challenges.public_url = "https://tools.example"
+        self.challenges = Challenges([], lambda: "https://tools.example", lifetime_s=LIFETIME_S, clock=lambda: 0.0)
         self.statuses: dict[str, str] = {}
 
     def consents(self, hold_s: float = 0.0) -> Consents:

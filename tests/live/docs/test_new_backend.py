@@ -84,9 +84,9 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
         elif block.mark.startswith("gateway/") or block.mark == "functions.yaml":
             (folder / block.mark).write_text(block.text, "utf-8")
     (line,) = re.findall(r"in `ADAPTERS` of[^`]+`([^`]+,)`", re.sub(r"\(\.\./[^)]+\)|\[`[^]]+`\]", "", page))
-    insert(folder / "gateway/assembly/parts.py", r"^\}", f"    {line}\n", after="ADAPTERS: ")
+    insert(folder / "gateway/assembly/factories.py", r"^\}", f"    {line}\n", after="ADAPTERS: ")
     insert(
-        folder / "gateway/assembly/parts.py",
+        folder / "gateway/assembly/factories.py",
         "from gateway.backends.http ",
         "from gateway.backends.functions import FunctionsBackend, FunctionsBackendSettings\n",
     )

@@ -115,7 +115,7 @@ async def site(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Site]:
         )
         gateway = await stack.enter_async_context(running(text))
         await stack.enter_async_context(serving_with(gateway.gateway.public, replace(OPTIONS, port=port)))
-        await until(lambda: all(backend["up"] for backend in gateway.gateway.details()["backends"].values()))
+        await until(lambda: all(backend["up"] for backend in gateway.gateway.health.details()["backends"].values()))
         yield Site(gateway, proxy, tokens)
 
 
@@ -140,7 +140,7 @@ async def test_a_tool_server_is_called_through_the_proxy(site: Site, backend: st
     secrets = [{"id": "SMS_API_KEY", "value": "any"}]
     answer = await site.caller.call("oxp", tool, arguments, context={"secrets": secrets})
     assert answer.value is not None, answer
-    details: dict[str, Any] = site.gateway.gateway.details()
+    details: dict[str, Any] = site.gateway.gateway.health.details()
     assert details["backends"][backend]["up"] is True
     if backend == "postbox":
         assert "POST http://postbox.internal/tools/call" in site.proxy.asked

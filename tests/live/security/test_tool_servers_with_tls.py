@@ -73,7 +73,7 @@ class Site:
         return self.gateway.caller
 
     def status(self, backend: str) -> dict[str, Any]:
-        details: dict[str, Any] = self.gateway.gateway.details()
+        details: dict[str, Any] = self.gateway.gateway.health.details()
         status: dict[str, Any] = details["backends"][backend]
         return status
 

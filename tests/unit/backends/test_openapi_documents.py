@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import pytest
 
-from gateway.assembly import parts
+from gateway.assembly import factories
 from gateway.backends.openapi import OpenApiBackend
 from gateway.config import read
 from gateway.jsontext import encode
@@ -144,7 +144,7 @@ def test_openapi_07_the_same_settings_ask_for_the_same_tools() -> None:
     def terms(**more: Any) -> object:
         text = json.dumps({"auth": "none", "backends": {"b": backend | more}, "routes": []})
         backends = {"b": cast(Any, None)}
-        (source,) = parts.sources(read(text), backends, backends)
+        (source,) = factories.sources(read(text), backends, backends)
         return source.terms
 
     assert terms() == terms(timeout="7s")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.assembly import parts
+from gateway.assembly import factories
 from gateway.backends.server import Server, client_context, shown
 from gateway.config import read
 from gateway.settings import TlsSettings
@@ -51,7 +51,7 @@ def test_a_path_of_the_protocol_comes_after_that_of_the_server() -> None:
 
 
 def test_every_protocol_has_an_adapter() -> None:
-    assert parts.ADAPTERS.keys() == set(PROTOCOLS.values())
+    assert factories.ADAPTERS.keys() == set(PROTOCOLS.values())
 
 
 PATIENCE = [
@@ -71,7 +71,7 @@ def test_a_tool_server_has_the_shortest_time_its_routes_give(protocol: str, rout
         f"backends: {{crm: {{protocol: {protocol}, url: '{URL}'}}, other: {{protocol: otc, url: '{URL}'}}}}\n"
         f"routes: [{{tools: '*', backend: crm, {route}}}, {{tools: 'A.*', backend: other, timeout: 1s}}]\n"
     )
-    assert parts.patience_s(config)["crm"] == patience_s
+    assert factories.patience_s(config)["crm"] == patience_s
 
 
 def test_those_who_trust_the_same_files_share_a_context_until_one_changes(tmp_path: Path) -> None:

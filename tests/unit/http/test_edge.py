@@ -30,7 +30,8 @@ class Noted:
     def __init__(self) -> None:
         self._reading, self._writing = os.pipe()
         self._lines = Lines(self._writing, lambda count: b"")
-        self.observer = Observer(made(), AccessLog(self._lines))
+        metrics = made()
+        self.observer = Observer(metrics, AccessLog(self._lines), metrics.tool_call)
 
     def lines(self) -> list[dict[str, Any]]:
         self._lines.close()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.assembly.setup import named_files
+from gateway.assembly.files import named_files
 from gateway.processes.reload import Reloader
 from gateway.settings import BearerAuthSettings, Config
 from tests.support.authority import Authority

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.assembly import parts
+from gateway.assembly import factories
 from gateway.config import read
 from gateway.ports import Target
 from gateway.ratelimit import RateLimited
@@ -32,7 +32,7 @@ MAIL = Target("Mail.Send", "1.0.0", "mail", "mail/*")
 
 
 async def test_configured_limits_apply_to_the_requests_they_name() -> None:
-    limits = parts.rate_limits(read(FILE), lambda rule, share: None)
+    limits = factories.rate_limits(read(FILE), lambda rule, share: None)
     policies = {
         "early": limits.admit("call", "10.0.0.1")[0][1],
         "search": (await limits.spend("call", "key:a", "10.0.0.1", SEARCH))[0][1],
@@ -85,7 +85,7 @@ def test_a_quota_that_is_not_exact_is_warned_of(state: str, lacking: str | None)
 
 
 async def test_a_configured_quota_is_that_of_the_calendar() -> None:
-    limits = parts.rate_limits(read(QUOTAS), lambda rule, share: None)
+    limits = factories.rate_limits(read(QUOTAS), lambda rule, share: None)
     assert dict(await limits.spend("list", "key:a", "10.0.0.1", None))[b"ratelimit-policy"] == (
         b'"daily";q=10000;w=86400, "monthly";q=3000000;w=2678400, "sliding";q=9;w=86400'
     )

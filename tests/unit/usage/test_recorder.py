@@ -51,7 +51,7 @@ class Clock:
 def recorder(ledger: Noting, clock: Clock | None = None) -> UsageRecorder:
     whole: Any = ledger
     usage = UsageRecorder(whole, flush_s=0.001, clock=clock or Clock())
-    usage.accounts = {"key:a", "jwt:b"}
+    usage.use_accounts({"key:a", "jwt:b"})
     return usage
 
 

@@ -1,4 +1,4 @@
-"""What of a new configuration takes effect, which files one names, and how a changed file is noticed."""
+"""Which files a configuration names, and how a changed file is noticed."""
 
 from __future__ import annotations
 
@@ -8,28 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gateway.assembly.setup import fingerprints, named_files, with_fixed
+from gateway.assembly.files import fingerprints, named_files
 from gateway.config import read
-from gateway.errors import ConfigError
 from tests.support.authority import Authority
-
-CALLS_BACK = "backends: {builds: {protocol: callback, url: 'http://127.0.0.1:1'}}"
-
-
-def test_the_address_stays_and_the_rest_is_new() -> None:
-    running = read("server: {host: 0.0.0.0, port: 1, max_body: 1KiB}\nauth: none\n")
-    now = with_fixed(read("server: {host: 127.0.0.1, port: 2, max_body: 2KiB}\nauth: none\n"), running)
-    assert (now.server.host, now.server.port, now.server.max_body_bytes) == ("0.0.0.0", 1, 2048)
-
-
-def test_what_is_good_only_at_the_next_start_is_refused() -> None:
-    """It says where to call back by the address it will listen on, not by the one it listens on now."""
-    running = read("server: {host: 0.0.0.0}\nauth: none\n")
-    again = read(f"server: {{host: 127.0.0.1}}\nauth: none\n{CALLS_BACK}\n")
-    with pytest.raises(ConfigError, match=r"callback_url or public_url.*before the next start it cannot be used"):
-        with_fixed(again, running)
-    addressed = read(f"server: {{host: 127.0.0.1, callback_url: 'http://gateway.example'}}\nauth: none\n{CALLS_BACK}\n")
-    assert with_fixed(addressed, running).backends == addressed.backends
 
 
 def test_every_file_that_is_named_by_its_path_is_found(tmp_path: Path) -> None:
