@@ -160,7 +160,7 @@ class Gateway:
             address=address,
             metrics=metrics,
             recent=RecentLines(access),
-            running=RunningCalls(self.state, self.calls.earlier, self.running),
+            running=RunningCalls(self.state, self.calls.stored_calls, self.running),
             file=file,
             view=view,
         )

@@ -32,8 +32,8 @@ async def answer_batch(
 
     Each counts, and is noted, as a request of its own besides the one that brought them.
     """
-    if request.served is not None:
-        request.served.keep()
+    if request.server_request is not None:
+        request.server_request.keep()
     parts = [Request(request.head, request.surface, request.ip, request.trace, is_part=True) for _ in batch.documents]
     bodies = [_Whole(encode(document)) for document in batch.documents]
     replies = await asyncio.gather(*map(answer, parts, bodies))

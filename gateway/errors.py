@@ -181,6 +181,10 @@ class UndecidedError(UnauthenticatedError):
     """The caller's key is not here, but may be in a moment: `Authenticator.identify_later` decides."""
 
 
+class StateUnavailable(Exception):  # noqa: N818 - a condition that passes, not an error of ours
+    """The state cannot be reached, or has just lost its data, so that a call which is not there may still exist."""
+
+
 class ConfigError(Exception):
     """A configuration that cannot be used; `problems` lists every finding, each `file:line:col: path: what`.
 

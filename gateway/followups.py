@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from gateway.calls.earlier import EarlierCalls
+from gateway.calls.stored_calls import StoredCalls
 from gateway.errors import ErrorCode, GatewayError
 from gateway.ports import Caller
 from gateway.request import Request
 from gateway.responses import ResponseBuilder
-from gateway.surfaces import FollowUp, OpenedCancel, OpenedConsent, OpenedLook, OpenedReturn, OpenedWithdrawal
+from gateway.surfaces import CancelByRequest, FollowUp, OpenedCancel, OpenedConsent, ResumeRequest, StatusRequest
 from gateway.wire import WireReply
 
 MAX_REJOIN_S = 600.0  # a caller that comes back for an answer may come again
@@ -18,20 +18,20 @@ T = TypeVar("T")
 
 
 async def answer_follow_up(
-    opened: FollowUp, caller: Caller, request: Request, calls: EarlierCalls, responses: ResponseBuilder
+    opened: FollowUp, caller: Caller, request: Request, calls: StoredCalls, responses: ResponseBuilder
 ) -> WireReply:
     """Answers one of them. Raises NOT_FOUND, BACKEND_UNAVAILABLE, or that a call is lost."""
-    if isinstance(opened, OpenedLook | OpenedCancel | OpenedConsent):
+    if isinstance(opened, StatusRequest | OpenedCancel | OpenedConsent):
         request.call_id = opened.call_id
-    if isinstance(opened, OpenedLook):
-        view = found(await calls.look(opened.call_id, caller))
+    if isinstance(opened, StatusRequest):
+        view = found(await calls.view(opened.call_id, caller))
         return await responses.status(view, request, opened.encoder)
-    if isinstance(opened, OpenedReturn):
+    if isinstance(opened, ResumeRequest):
         back = await calls.rejoin(opened.request_key, caller, MAX_REJOIN_S)
         if back is None:
             raise opened.lost
         return await responses.kept(back, request, accepted=False)
-    if isinstance(opened, OpenedWithdrawal):
+    if isinstance(opened, CancelByRequest):
         await calls.withdraw(opened.request_key, caller)
     elif isinstance(opened, OpenedCancel):
         found(await calls.cancel(opened.call_id, caller))

@@ -157,7 +157,7 @@ class ToolCall(Struct, frozen=True, kw_only=True):
     trace_id: str | None = None
 
 
-ONCE = "once-"  # begins the name of a group that has this one call and is over with it
+SINGLE_CALL_GROUP = "once-"  # begins the name of a group that has this one call and is over with it
 
 
 class Progress(Struct, frozen=True):
@@ -218,12 +218,12 @@ class ToolFailure(Struct, frozen=True, kw_only=True):
     code: str = ""
 
     @property
-    def word(self) -> str:
+    def public_code(self) -> str:
         """The code for programs."""
         return self.code or CODES.get(self.outcome, self.outcome)
 
 
-# Of outcomes that are not the word themselves: what was refused has not run.
+# Of outcomes that are not the code themselves: what was refused has not run.
 CODES = {"refused": "not_run", "invalid": "invalid_arguments"}
 
 

@@ -35,8 +35,8 @@ from gateway.requirements import check_requirements, for_user, granted
 from gateway.responses import CALL_ID, ResponseBuilder, refusal, with_headers
 from gateway.routing import Router
 from gateway.surfaces import (
-    NO_TERMS,
-    CallTerms,
+    NO_OPTIONS,
+    CallOptions,
     Handover,
     Immediate,
     Opened,
@@ -152,11 +152,11 @@ class Pipeline:
             if opened.awaited is not None:
                 await self._consents.wait(opened.awaited)
             invocation = self._invocation(tool, call, arguments, caller, request)
-            prefer, terms = request.head.headers.get(b"prefer"), opened.terms
-            is_plain = prefer is None and terms is NO_TERMS
-            preference = NO_PREFERENCE if is_plain else preferred(prefer, terms)
-            invocation = replace(invocation, report=request.report) if terms.reports else invocation
-            is_kept = call.call_id is not None or preference.respond_async or terms.keeps(tool.route.timeout_s)
+            prefer, options = request.head.headers.get(b"prefer"), opened.options
+            is_plain = prefer is None and options is NO_OPTIONS
+            preference = NO_PREFERENCE if is_plain else preferred(prefer, options)
+            invocation = replace(invocation, report=request.report) if options.reports else invocation
+            is_kept = call.call_id is not None or preference.respond_async or options.keeps(tool.route.timeout_s)
             if not (is_kept or tool.backend.deferred):
                 del (
                     body,
@@ -165,8 +165,8 @@ class Pipeline:
                     call,
                     arguments,
                 )  # thousands of calls may wait for minutes: this frees their memory
-                return await self._run(tool, tool.backend, invocation, preference, request, terms)
-            running = self._run_kept(call, caller, invocation, preference, request, terms)
+                return await self._run(tool, tool.backend, invocation, preference, request, options)
+            running = self._run_recorded(call, caller, invocation, preference, request, options)
             del body, document, opened, call, arguments, invocation
             return await running
         except Exception as exc:
@@ -189,12 +189,12 @@ class Pipeline:
         except Exception as exc:
             return refusal(exc, request)
 
-    async def look(self, request: Request, call_id: str, *, delivers: bool) -> WireReply:
+    async def call_status(self, request: Request, call_id: str, *, delivers: bool) -> WireReply:
         """Answers with the status of a kept call, in that call's dialect. `delivers`: the reply holds the result."""
         try:
             caller = await self._identify_and_spend("poll", request)
             request.call_id = call_id
-            view = await self._calls.earlier.look(call_id, caller, delivers=delivers)
+            view = await self._calls.stored_calls.view(call_id, caller, delivers=delivers)
             return await self._answer_with_view(view, request, accepted=view is not None and view.status is None)
         except Exception as exc:
             return refusal(exc, request)
@@ -205,7 +205,7 @@ class Pipeline:
             caller = await self._identify_and_spend("poll", request)
             request.call_id = call_id
             return await self._answer_with_view(
-                await self._calls.earlier.cancel(call_id, caller), request, accepted=True
+                await self._calls.stored_calls.cancel(call_id, caller), request, accepted=True
             )
         except Exception as exc:
             return refusal(exc, request)
@@ -239,8 +239,8 @@ class Pipeline:
         opened = request.surface.open(request.head, document, caller)
         request.encoder = opened.encoder
         if type(opened) is OpenedCall:
-            if opened.terms is not NO_TERMS:
-                self._join_trace(opened.terms, request)
+            if opened.options is not NO_OPTIONS:
+                self._join_trace(opened.options, request)
             router, ref, request.call_id = self._catalogue.router, opened.call.ref, opened.call.call_id
             try:
                 request.tool = router.resolve(ref, caller, self._strict or opened.hides_tools)
@@ -254,10 +254,10 @@ class Pipeline:
         request.operation = opened.operation
         return opened
 
-    def _join_trace(self, terms: CallTerms, request: Request) -> None:
+    def _join_trace(self, options: CallOptions, request: Request) -> None:
         """Continues the trace that a call brings along. The headers of its request go before that."""
-        if terms.trace is not None and TRACEPARENT not in request.head.headers:
-            request.trace = self._continues(request.trace, *terms.trace)
+        if options.trace is not None and TRACEPARENT not in request.head.headers:
+            request.trace = self._continues(request.trace, *options.trace)
 
     async def _answer_other(self, opened: Opened, caller: Caller, request: Request) -> WireReply:
         """Answers a request that is not a call. Raises NOT_READY, RATE_LIMITED, or that a call is lost."""
@@ -277,7 +277,7 @@ class Pipeline:
         if isinstance(opened, Immediate):
             return opened.reply
         assert not isinstance(opened, OpenedCall | RefusedOpening)  # `answer` and `_open` deal with these
-        return await answer_follow_up(opened, caller, request, self._calls.earlier, self._responses)
+        return await answer_follow_up(opened, caller, request, self._calls.stored_calls, self._responses)
 
     def _invocation(
         self, tool: PublishedTool, call: ToolCall, arguments: Arguments, caller: Caller, request: Request
@@ -325,11 +325,11 @@ class Pipeline:
         invocation: Invocation,
         preference: Preference,
         request: Request,
-        terms: CallTerms,
+        options: CallOptions,
     ) -> WireReply:
-        """Runs a call that leaves no record. It is cancelled if its caller leaves, unless `terms` say other."""
-        if terms.outlives_caller and request.served is not None:
-            request.served.keep()
+        """Runs a call that leaves no record. It is cancelled if its caller leaves, unless `options` say otherwise."""
+        if options.outlives_caller and request.server_request is not None:
+            request.server_request.keep()
         encoder, call_id, applied = request.encoder, invocation.call_id, None
         assert encoder is not None  # set by `_open`
         if preference.wait_s is not None:
@@ -360,22 +360,22 @@ class Pipeline:
         request.extra = (*request.extra, (CALL_ID, call_id.encode()))
         return reply if applied is None else with_headers(reply, (PREFERENCE_APPLIED, applied.encode()))
 
-    async def _run_kept(
+    async def _run_recorded(
         self,
         call: ToolCall,
         caller: Caller,
         invocation: Invocation,
         preference: Preference,
         request: Request,
-        terms: CallTerms,
+        options: CallOptions,
     ) -> WireReply:
         """Runs a call that leaves a record, or joins the run of the same call."""
-        handover = terms.handover
+        handover = options.handover
         assert request.tool is not None
         assert request.encoder is not None
         if call.ref.by_name:  # else a call under one id would conflict with itself where its tool is named otherwise
             call = replace(call, ref=request.tool.named(call.ref))
-        if call.call_id is None and terms.request_key is not None and not request.tool.backend.deferred:
+        if call.call_id is None and options.request_key is not None and not request.tool.backend.deferred:
             invocation = with_preferred_timeout(invocation, preference)
         call_request = CallRequest(
             call=call,
@@ -385,8 +385,8 @@ class Pipeline:
             preference=preference if handover is None else _until(handover, preference, request.tool),
             dialect=request.encoder.name,
             wire_version=request.encoder.wire_version,
-            served=request.served,
-            terms=terms,
+            server_request=request.server_request,
+            options=options,
             trace=request.trace.stored,
         )
         request.outcome = "unknown"  # as in `_run`
@@ -397,10 +397,10 @@ class Pipeline:
             view = await running
         finally:
             request.tool_s = monotonic() - started_at  # includes storing its record
-        if request.served is not None and request.served.disconnected:
+        if request.server_request is not None and request.server_request.disconnected:
             raise CancelledError  # the server does not cancel the request while a kept call runs
         request.joined = view.joined
-        if terms.request_key is not None and view.status == WITHDRAWN:
+        if options.request_key is not None and view.status == WITHDRAWN:
             return WireReply(status=202)  # without an answer, which it is not to have
         accepted = preference.respond_async and view.status is None
         if handover is not None and view.status is None:

@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from gateway.admission import DispatchGate
 from gateway.model import Decode, Invocation, Json, JsonObject, Listing, ToolCall, ToolResult
 from gateway.wire import Answer, Head, Headers, WireRequest
 
@@ -129,7 +128,7 @@ class Limiter(Protocol):
         ...
 
 
-class Reading(NamedTuple):
+class LargeReply(NamedTuple):
     """How the JSON in a large reply is read, which may be done in another process.
 
     `members` hold the tool's value, which stays text (`msgspec.Raw`) if it is very large. None: the value is all of it,
@@ -150,13 +149,13 @@ class CallCodec(Protocol):
         ...
 
     @property
-    def harmless(self) -> tuple[int, ...]:
+    def tool_error_statuses(self) -> tuple[int, ...]:
         """Statuses from 500 on with which the tool answers, or refuses: they do not speak against its server."""
         ...
 
     def request_call(self, invocation: Invocation) -> WireRequest: ...
 
-    def reading(self, reply: Answer, invocation: Invocation) -> Reading | None:
+    def reading(self, reply: Answer, invocation: Invocation) -> LargeReply | None:
         """How a large reply is read, apart, before `decode_reply`; None for one that `decode_reply` reads itself."""
         ...
 
@@ -204,6 +203,29 @@ class Reporting(Protocol):
     @property
     def report(self) -> bytes:
         """JSON text of a `gateway.dialects.listings.Report`."""
+        ...
+
+
+class NotDispatchedError(Exception):
+    """The call ended while it waited, or another process has taken it over: it must not be sent."""
+
+
+class DispatchGate(Protocol):
+    """The record of a call that may have to wait. `answered`: its outcome, or a consent it needs, is known here."""
+
+    @property
+    def answered(self) -> bool: ...
+
+    async def on_queued(self) -> None:
+        """Records that the call waits. Nothing of it is sent until `before_send` has returned."""
+        ...
+
+    async def before_send(self) -> None:
+        """Raises NotDispatchedError if the call must not be sent, BACKEND_UNAVAILABLE if that is not known."""
+        ...
+
+    async def is_answered(self) -> bool:
+        """Whether its outcome, or a consent that it needs, is recorded; the reply to its request is moot then."""
         ...
 
 

@@ -60,7 +60,7 @@ class Awaited(Struct, frozen=True):
         return GatewayError(ErrorCode.MISSING_REQUIREMENTS, self.message, missing=missing)
 
 
-class CallTerms(Struct, frozen=True, kw_only=True):
+class CallOptions(Struct, frozen=True, kw_only=True):
     """What a protocol says about a request for a call, besides the call.
 
     `request_key` tells the request from all others of its caller's: if it comes again, it is the same call. It has no
@@ -82,7 +82,7 @@ class CallTerms(Struct, frozen=True, kw_only=True):
         return self.request_key is not None or (self.handover is not None and self.handover.after_s < timeout_s)
 
 
-NO_TERMS = CallTerms()
+NO_OPTIONS = CallOptions()
 
 
 class OpenedCall(Struct, frozen=True, gc=False):
@@ -98,10 +98,10 @@ class OpenedCall(Struct, frozen=True, gc=False):
     call: ToolCall
     hides_tools: bool = False
     awaited: Awaited | None = None
-    terms: CallTerms = NO_TERMS
+    options: CallOptions = NO_OPTIONS
 
 
-class OpenedLook(Struct, frozen=True, gc=False):
+class StatusRequest(Struct, frozen=True, gc=False):
     """A request for the status of a kept call."""
 
     operation: ClassVar[Operation] = "poll"
@@ -163,8 +163,8 @@ class Immediate(Struct, frozen=True, kw_only=True):
     operation: Operation = "poll"
 
 
-class OpenedWithdrawal(Struct, frozen=True, kw_only=True):
-    """A request to cancel the call of an earlier one (`CallTerms.request_key`). `reply` is given in any case."""
+class CancelByRequest(Struct, frozen=True, kw_only=True):
+    """A request to cancel the call of an earlier one (`CallOptions.request_key`). `reply` is given in any case."""
 
     operation: ClassVar[Operation] = "poll"
 
@@ -173,8 +173,8 @@ class OpenedWithdrawal(Struct, frozen=True, kw_only=True):
     reply: WireReply
 
 
-class OpenedReturn(Struct, frozen=True, kw_only=True):
-    """A request for the answer to an earlier one (`CallTerms.request_key`), which its caller never got.
+class ResumeRequest(Struct, frozen=True, kw_only=True):
+    """A request for the answer to an earlier one (`CallOptions.request_key`), which its caller never got.
 
     `lost` is raised if nothing is known of it.
     """
@@ -212,7 +212,7 @@ class OpenedOverview(Struct, frozen=True):
 
 
 # About a call that was made before.
-FollowUp = OpenedLook | OpenedCancel | OpenedConsent | OpenedWithdrawal | OpenedReturn
+FollowUp = StatusRequest | OpenedCancel | OpenedConsent | CancelByRequest | ResumeRequest
 
 
 Opened = OpenedCall | OpenedList | OpenedListen | OpenedOverview | OpenedBatch | FollowUp | Immediate | RefusedOpening

@@ -5,7 +5,7 @@ Knows calls and replicas, but no protocol: its users say what counts as an answe
 
 from __future__ import annotations
 
-from gateway.admission.admission import Admission, AdmissionLimits, DispatchGate, NotDispatchedError
+from gateway.admission.admission import Admission, AdmissionLimits
 from gateway.admission.breaker import BreakerRules
 from gateway.admission.replica import Lease, Replica
 
@@ -13,8 +13,6 @@ __all__ = [
     "Admission",
     "AdmissionLimits",
     "BreakerRules",
-    "DispatchGate",
     "Lease",
-    "NotDispatchedError",
     "Replica",
 ]

@@ -8,7 +8,7 @@ import random
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 
@@ -16,6 +16,7 @@ from gateway.admission.breaker import CLOSED, HALF_OPEN, OPEN, Breaker, BreakerR
 from gateway.admission.replica import Lease, Replica, replica_of
 from gateway.errors import RETRY_AFTER_S, GatewayError, unavailable
 from gateway.model import JsonObject
+from gateway.ports import DispatchGate
 
 T = TypeVar("T")
 Check = Callable[[T], Awaitable[str | None]]
@@ -31,29 +32,6 @@ class AdmissionLimits(Struct, frozen=True, kw_only=True):
     queue: int = 1024
     queue_timeout_s: float = 10.0
     breaker: BreakerRules = BreakerRules()
-
-
-class NotDispatchedError(Exception):
-    """The call ended while it waited, or another process has taken it over: it must not be sent."""
-
-
-class DispatchGate(Protocol):
-    """The record of a call that may have to wait. `answered`: its outcome, or a consent it needs, is known here."""
-
-    @property
-    def answered(self) -> bool: ...
-
-    async def on_queued(self) -> None:
-        """Records that the call waits. Nothing of it is sent until `before_send` has returned."""
-        ...
-
-    async def before_send(self) -> None:
-        """Raises NotDispatchedError if the call must not be sent, BACKEND_UNAVAILABLE if that is not known."""
-        ...
-
-    async def is_answered(self) -> bool:
-        """Whether its outcome, or a consent that it needs, is recorded; the reply to its request is moot then."""
-        ...
 
 
 class Admission(Generic[T]):

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cryptography.x509 import load_pem_x509_certificates
 
-from gateway.metrics import Reading
+from gateway.metrics import GaugeSample
 from gateway.metrics.families import CERTIFICATE_EXPIRY
 from gateway.settings import Config
 from gateway.settings.sections import Section
@@ -17,7 +17,7 @@ from gateway.settings.web import FilePath
 OWN, AUTHORITIES = {"cert"}, {"ca", "client_ca"}  # keys that name files of certificates
 
 
-def expiries(config: Config) -> list[Reading]:
+def expiries(config: Config) -> list[GaugeSample]:
     """One gauge for each key that names a file with certificates; none for a file that cannot be read.
 
     A chain is good until its first certificate expires, authorities until the last of them does.
@@ -28,7 +28,7 @@ def expiries(config: Config) -> list[Reading]:
         if (path, is_own) not in known:
             known[path, is_own] = _expiry(path, is_own)
         if (at := known[path, is_own]) is not None:
-            found.append(Reading(CERTIFICATE_EXPIRY, (setting,), at))
+            found.append(GaugeSample(CERTIFICATE_EXPIRY, (setting,), at))
     return found
 
 

@@ -16,7 +16,7 @@ from gateway.authorization import HttpAuthorizer
 from gateway.backends.server import Server
 from gateway.catalogue.catalogue import Catalogue
 from gateway.errors import ConfigError
-from gateway.metrics import Reading
+from gateway.metrics import GaugeSample
 from gateway.pipeline import Pipeline
 from gateway.ports import Authenticator, Backend
 from gateway.published import PublishedTool
@@ -69,7 +69,7 @@ class Generation:
     authorization: Made[HttpAuthorizer | None]
     surfaces: Made[Sequence[Surface]]
     pages: Made[ASGIApp]  # answers at all public paths besides the surfaces and callbacks
-    expiries: Sequence[Reading]  # until when the certificates are good
+    expiries: Sequence[GaugeSample]  # until when the certificates are good
     catalogue: Catalogue
     limits: RateLimits
     pipeline: Pipeline

@@ -14,7 +14,7 @@ from gateway.assembly.generation import Current, Generation
 from gateway.auth import Reason
 from gateway.backends.server import Server
 from gateway.memory import BodyMemory
-from gateway.metrics import LabelValues, Metrics, Reading, families
+from gateway.metrics import GaugeSample, LabelValues, Metrics, families
 from gateway.model import JsonObject
 from gateway.offload import ChildTasks, Offload
 from gateway.settings import Config
@@ -47,70 +47,70 @@ class Gauges:
     listeners: Sized
     use_of_connections: Callable[[], tuple[int, int]]  # how many callers are connected, and how many may be
 
-    def __call__(self) -> Iterator[Reading]:
+    def __call__(self) -> Iterator[GaugeSample]:
         connections, max_connections = self.use_of_connections()
-        yield Reading(families.BUILD, (__version__,), 1.0)
-        yield Reading(families.BODY_MEMORY, (), float(self.memory.held))
-        yield Reading(families.BODY_MEMORY_LIMIT, (), float(self.memory.limit_bytes))
-        yield Reading(families.LISTENERS, (), float(len(self.listeners)))
-        yield Reading(families.CONNECTIONS, (), float(connections))
-        yield Reading(families.CONNECTIONS_LIMIT, (), float(max_connections))
+        yield GaugeSample(families.BUILD, (__version__,), 1.0)
+        yield GaugeSample(families.BODY_MEMORY, (), float(self.memory.held))
+        yield GaugeSample(families.BODY_MEMORY_LIMIT, (), float(self.memory.limit_bytes))
+        yield GaugeSample(families.LISTENERS, (), float(len(self.listeners)))
+        yield GaugeSample(families.CONNECTIONS, (), float(connections))
+        yield GaugeSample(families.CONNECTIONS_LIMIT, (), float(max_connections))
         generation = self.current.generation()
         yield from generation.expiries
-        yield from _state_readings(self.state)
+        yield from _state_samples(self.state)
         for name, issuer in self.issuers.status().items():
-            yield Reading(families.ISSUER_UP, (name,), float(issuer.up))
+            yield GaugeSample(families.ISSUER_UP, (name,), float(issuer.up))
             if issuer.age_s is not None:
-                yield Reading(families.ISSUER_AGE, (name,), issuer.age_s)
+                yield GaugeSample(families.ISSUER_AGE, (name,), issuer.age_s)
             if issuer.keys_expire_at is not None:
-                yield Reading(families.ISSUER_EXPIRY, (name,), issuer.keys_expire_at)
-        yield from _backend_readings(generation, self.state)
+                yield GaugeSample(families.ISSUER_EXPIRY, (name,), issuer.keys_expire_at)
+        yield from _backend_samples(generation, self.state)
 
 
-def _backend_readings(generation: Generation, state: State) -> Iterator[Reading]:
+def _backend_samples(generation: Generation, state: State) -> Iterator[GaugeSample]:
     pending = state.pending()
     for name, backend in generation.backends.items():
         status = generation.catalogue.status(name)
-        yield Reading(families.BACKEND_UP, (name,), float(status.up))
-        yield Reading(families.CATALOGUE_TOOLS, (name,), float(status.tools))
+        yield GaugeSample(families.BACKEND_UP, (name,), float(status.up))
+        yield GaugeSample(families.CATALOGUE_TOOLS, (name,), float(status.tools))
         if status.age_s is not None:
-            yield Reading(families.CATALOGUE_AGE, (name,), status.age_s)
+            yield GaugeSample(families.CATALOGUE_AGE, (name,), status.age_s)
         if backend.deferred:
-            yield Reading(families.PENDING, (name,), float(pending[name]))
+            yield GaugeSample(families.PENDING, (name,), float(pending[name]))
             if backend.stream_up is not None:
-                yield Reading(families.STREAM_UP, (name,), float(backend.stream_up))
-        yield from _admission_readings(name, generation.admissions[name])
+                yield GaugeSample(families.STREAM_UP, (name,), float(backend.stream_up))
+        yield from _admission_samples(name, generation.admissions[name])
 
 
-def _admission_readings(name: str, admitted: Admission[Server]) -> Iterator[Reading]:
+def _admission_samples(name: str, admitted: Admission[Server]) -> Iterator[GaugeSample]:
     """The gauges about the calls to a backend, its queue, its replicas and the connections to them."""
     limits, in_use, idle, opening, most = admitted.limits, 0, 0, 0, 0
     for replica in admitted.replicas:
-        yield Reading(families.REPLICA_UP, (name, replica.name), float(replica.breaker.state == "closed"))
+        yield GaugeSample(families.REPLICA_UP, (name, replica.name), float(replica.breaker.state == "closed"))
         pool = replica.target.pool
         use = pool.use()
         in_use, idle, opening = in_use + use.in_use, idle + use.idle, opening + use.opening
         most += pool.limits.connections
     labels = (name,)
-    yield Reading(families.IN_FLIGHT, labels, float(admitted.in_flight))
-    yield Reading(families.IN_FLIGHT_LIMIT, labels, float(limits.concurrency))
-    yield Reading(families.WAITING, labels, float(admitted.queued))
-    yield Reading(families.WAITING_LIMIT, labels, float(limits.queue))
-    yield Reading(families.BREAKER, labels, BREAKERS[admitted.breaker])
-    yield Reading(families.TOOLS_SHUT, labels, float(admitted.tools_shut))
-    yield Reading(families.BACKEND_CONNECTIONS_LIMIT, labels, float(most))
+    yield GaugeSample(families.IN_FLIGHT, labels, float(admitted.in_flight))
+    yield GaugeSample(families.IN_FLIGHT_LIMIT, labels, float(limits.concurrency))
+    yield GaugeSample(families.WAITING, labels, float(admitted.queued))
+    yield GaugeSample(families.WAITING_LIMIT, labels, float(limits.queue))
+    yield GaugeSample(families.BREAKER, labels, BREAKERS[admitted.breaker])
+    yield GaugeSample(families.TOOLS_SHUT, labels, float(admitted.tools_shut))
+    yield GaugeSample(families.BACKEND_CONNECTIONS_LIMIT, labels, float(most))
     for state, count in (("in_use", in_use), ("idle", idle), ("opening", opening)):
-        yield Reading(families.BACKEND_CONNECTIONS, (name, state), float(count))
+        yield GaugeSample(families.BACKEND_CONNECTIONS, (name, state), float(count))
 
 
-def _state_readings(state: State) -> Iterator[Reading]:
-    yield Reading(families.STATE_UP, (), float(state.is_up))
+def _state_samples(state: State) -> Iterator[GaugeSample]:
+    yield GaugeSample(families.STATE_UP, (), float(state.is_up))
     if state.partitions > 1:
-        yield Reading(families.STATE_AWAY, (), float(state.partitions_away))
+        yield GaugeSample(families.STATE_AWAY, (), float(state.partitions_away))
     if (capacity := state.capacity) is not None:
-        yield Reading(families.STATE_BYTES, (), float(capacity.used_bytes))
+        yield GaugeSample(families.STATE_BYTES, (), float(capacity.used_bytes))
         if capacity.max_bytes is not None:
-            yield Reading(families.STATE_MAX_BYTES, (), float(capacity.max_bytes))
+            yield GaugeSample(families.STATE_MAX_BYTES, (), float(capacity.max_bytes))
 
 
 @dataclass(slots=True, kw_only=True)

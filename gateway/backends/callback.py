@@ -14,7 +14,7 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from gateway.admission import DispatchGate, Lease
+from gateway.admission import Lease
 from gateway.backends.callback_notices import Notices
 from gateway.backends.callback_receiver import CallbackReceiver
 from gateway.backends.callback_targets import CallbackTargets, Target
@@ -23,7 +23,8 @@ from gateway.backends.lists import ListReader
 from gateway.backends.server import USER_AGENT, BackendContext, Server, open_pool
 from gateway.dialects import callback, callback_toolset, replies
 from gateway.errors import UNAVAILABLE, ErrorCode, unavailable
-from gateway.model import ONCE, Invocation, Listing, Rejected, ToolFailure, ToolResult
+from gateway.model import SINGLE_CALL_GROUP, Invocation, Listing, Rejected, ToolFailure, ToolResult
+from gateway.ports import DispatchGate
 from gateway.settings import CallbackBackendSettings
 from gateway.transport import Kind, Origin, Reply, TransportError
 
@@ -83,7 +84,7 @@ class CallbackBackend:
         """
         timeout_s = min(ACK_TIMEOUT_S, invocation.timeout_s)
         tool = invocation.tool.remote_id
-        conversation = "" if invocation.group.startswith(ONCE) else invocation.group
+        conversation = "" if invocation.group.startswith(SINGLE_CALL_GROUP) else invocation.group
         lease = self._admission.enter(tool, conversation)
         if lease is None:
             begun = time.monotonic()

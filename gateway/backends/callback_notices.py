@@ -16,7 +16,7 @@ from gateway.backends.credentials import Credentials
 from gateway.backends.server import USER_AGENT, Server
 from gateway.dialects import callback
 from gateway.dialects.fields import JSON_TYPE
-from gateway.model import ONCE
+from gateway.model import SINGLE_CALL_GROUP
 from gateway.transport import Pool, TransportError
 from gateway.wire import WireRequest
 
@@ -71,7 +71,7 @@ class Notices:
 
     def _close_if_over(self, group: str, servers: Sequence[Server]) -> None:
         """Conversations of more than one call may go on for ever."""
-        if group.startswith(ONCE):
+        if group.startswith(SINGLE_CALL_GROUP):
             self._post_once("close", group, callback.close_notice(group), servers)
 
     def _post_once(self, what: str, of: str, request: WireRequest, servers: Sequence[Server]) -> None:

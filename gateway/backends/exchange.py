@@ -12,7 +12,7 @@ from time import monotonic
 from msgspec.structs import replace
 
 from gateway import jsontext
-from gateway.admission import DispatchGate, Lease, Replica
+from gateway.admission import Lease, Replica
 from gateway.backends.challenges import Challenges
 from gateway.backends.credentials import credentials_of
 from gateway.backends.oauth import ClientCredentials, NoTokenError
@@ -21,7 +21,7 @@ from gateway.dialects import replies
 from gateway.errors import RETRY_AFTER_S, FailureCode, GatewayError, unavailable
 from gateway.model import Invocation, Json, Listing, ToolFailure, ToolResult
 from gateway.offload import OffloadError
-from gateway.ports import CallCodec, Reading
+from gateway.ports import CallCodec, DispatchGate, LargeReply
 from gateway.settings import BackendSettings
 from gateway.transport import Kind, Reply, TransportError
 from gateway.wire import WireRequest
@@ -155,7 +155,7 @@ class HttpExchange:
                 if (reading := codec.reading(reply, invocation)) is not None:
                     document = await self._read_large(reading, invocation)
             result = codec.decode_reply(reply, invocation, document)
-            if status < 500 or status in codec.harmless:
+            if status < 500 or status in codec.tool_error_statuses:
                 lease.answered = True
             else:
                 note_status(lease, status)
@@ -269,7 +269,7 @@ class HttpExchange:
         self.call_path = other if reply.status == 200 else None
         return reply
 
-    async def _read_large(self, reading: Reading, invocation: Invocation) -> Json:
+    async def _read_large(self, reading: LargeReply, invocation: Invocation) -> Json:
         """Reads an answer of very many values, or one that is not JSON as it is, in another process; None if it cannot.
 
         A long one is read in a turn of its own.

@@ -6,7 +6,6 @@ from collections.abc import Coroutine
 from math import inf
 from typing import Any, Literal
 
-from gateway.admission import DispatchGate
 from gateway.backends.exchange import HttpExchange
 from gateway.backends.lists import ListReader
 from gateway.backends.oxp_forms import OxpForms
@@ -16,7 +15,7 @@ from gateway.dialects.listings import NO_REPORT, Group, Report, read_list
 from gateway.errors import unavailable
 from gateway.jsontext import encode
 from gateway.model import Invocation, Listing, ToolResult
-from gateway.ports import Backend, ServerDialect
+from gateway.ports import Backend, DispatchGate, ServerDialect
 from gateway.settings import HttpBackendSettings
 from gateway.transport import Reply
 

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from gateway import jsontext
-from gateway.admission import DispatchGate, Lease
+from gateway.admission import Lease
 from gateway.backends.challenges import is_https_or_loopback
 from gateway.backends.exchange import MAX_LIST_BYTES, HttpExchange
 from gateway.backends.lists import SHORT_BYTES, ListReader, is_short, run_apart
@@ -32,7 +32,7 @@ from gateway.dialects.mcp_results import RpcFailure
 from gateway.dialects.mcp_server import HeaderArguments
 from gateway.errors import ErrorCode, GatewayError, unavailable
 from gateway.model import CallContext, Invocation, Json, JsonObject, Listing, ToolResult
-from gateway.ports import Reading
+from gateway.ports import DispatchGate, LargeReply
 from gateway.settings.backends import McpBackendSettings
 from gateway.transport import Kind, Reply, TransportError
 from gateway.wire import Answer, WireRequest
@@ -52,7 +52,7 @@ class McpBackend:
     deferred: Literal[False] = False
     max_exchange_s = inf
     call_paths = ("",)
-    harmless = ()
+    tool_error_statuses = ()
 
     def __init__(self, name: str, settings: McpBackendSettings, context: BackendContext) -> None:
         self.name = name
@@ -91,7 +91,7 @@ class McpBackend:
     def request_call(self, invocation: Invocation) -> WireRequest:
         return CALL
 
-    def reading(self, reply: Answer, invocation: Invocation) -> Reading | None:
+    def reading(self, reply: Answer, invocation: Invocation) -> LargeReply | None:
         return replies.reading(reply, b"structuredContent")
 
     def decode_reply(self, reply: Answer, invocation: Invocation, document: Json) -> ToolResult:

@@ -10,7 +10,7 @@ from math import inf
 from time import monotonic
 from typing import Any, Literal
 
-from gateway.admission import DispatchGate, Lease
+from gateway.admission import Lease
 from gateway.backends.exchange import HttpExchange
 from gateway.backends.lists import ListReader
 from gateway.backends.openapi_calls import Deletion, OpenApiCalls, SecondReply
@@ -24,7 +24,7 @@ from gateway.model import Invocation, Listing, ToolResult
 from gateway.openapi.codec import plan_of
 from gateway.openapi.serialise import encoded_path
 from gateway.openapi.tools import decoder, read_operations
-from gateway.ports import Backend
+from gateway.ports import Backend, DispatchGate
 from gateway.settings.openapi import OpenApiBackendSettings
 from gateway.settings.proxies import proxy_for
 from gateway.transport import Limits, Origin, Pool, Reply, TransportError

@@ -11,7 +11,7 @@ from gateway.backends.openapi_credentials import OpenApiCredentials, masked
 from gateway.model import Invocation, Json, ToolResult
 from gateway.openapi.answers import in_utf8
 from gateway.openapi.codec import OpenApiCodec, plan_of
-from gateway.ports import Reading
+from gateway.ports import LargeReply
 from gateway.transport import Reply, TransportError
 from gateway.wire import Answer, Headers, WireReply, WireRequest
 
@@ -53,7 +53,7 @@ class OpenApiCalls(OpenApiCodec):
         """The credentials in the query of a call."""
         return self._credentials.in_query(invocation, plan_of(invocation).access)
 
-    def reading(self, reply: Answer, invocation: Invocation) -> Reading | None:
+    def reading(self, reply: Answer, invocation: Invocation) -> LargeReply | None:
         """As `CallCodec.reading`."""
         return super().reading(self._masked(reply, invocation), invocation)
 

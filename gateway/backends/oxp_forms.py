@@ -13,11 +13,10 @@ from time import monotonic
 from msgspec.structs import replace
 
 from gateway import jsontext
-from gateway.admission import DispatchGate
 from gateway.dialects import recognise, replies, rest
 from gateway.errors import GatewayError
 from gateway.model import Invocation, Json, JsonObject, ToolResult
-from gateway.ports import CallCodec, ServerDialect
+from gateway.ports import CallCodec, DispatchGate, ServerDialect
 from gateway.wire import Answer
 
 log = logging.getLogger("gateway.backends")
@@ -37,7 +36,7 @@ class Attempt:
     def __init__(self, form: ServerDialect) -> None:
         self.form = form
         self.call_paths = form.call_paths
-        self.harmless = form.harmless
+        self.tool_error_statuses = form.tool_error_statuses
         self.request_call = form.request_call
         self.reading = form.reading
         self.spoken: ServerDialect | None = None

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Literal
 
 from gateway import jsontext
-from gateway.admission import DispatchGate, Lease
+from gateway.admission import Lease
 from gateway.backends.exchange import check_sent, note_broken_off
 from gateway.backends.rcrt_answers import FAILURES, AnswerError
 from gateway.backends.rcrt_client import RcrtClient, Timings
@@ -26,6 +26,7 @@ from gateway.backends.server import BackendContext, Server
 from gateway.dialects import rcrt
 from gateway.errors import ErrorCode, GatewayError, unavailable
 from gateway.model import Invocation, Listing, ToolFailure, ToolResult
+from gateway.ports import DispatchGate
 from gateway.settings import RcrtBackendSettings
 from gateway.transport import TransportError
 from gateway.wire import Headers

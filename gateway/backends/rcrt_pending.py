@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
-from gateway.admission import DispatchGate
 from gateway.backends.rcrt_answers import FAILURES, BrokenAnswerError
 from gateway.backends.rcrt_client import RcrtClient
 from gateway.backends.rcrt_stream import EventStream
@@ -22,7 +21,7 @@ from gateway.backoff import Backoff
 from gateway.dialects import rcrt
 from gateway.errors import unavailable
 from gateway.model import ToolResult
-from gateway.ports import Outcomes
+from gateway.ports import DispatchGate, Outcomes
 from gateway.transport import Kind, TransportError
 
 log = logging.getLogger("gateway.backends")

@@ -13,7 +13,8 @@ from collections.abc import Awaitable, Callable
 from itertools import islice
 from typing import NamedTuple
 
-from gateway.state.port import CALL_ID_PREFIX, StateUnavailable
+from gateway.errors import StateUnavailable
+from gateway.state.port import CALL_ID_PREFIX
 
 log = logging.getLogger("gateway.backlog")
 

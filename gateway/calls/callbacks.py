@@ -16,11 +16,11 @@ from gateway.calls.backlog import Backlog
 from gateway.calls.records import DeferredCall, metadata_of
 from gateway.calls.status import PREFIX
 from gateway.dialects import callback
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, StateUnavailable
 from gateway.ports import Receiver
 from gateway.published import PublishedTool
 from gateway.request import Request
-from gateway.state.port import DONE, Record, State, StateUnavailable
+from gateway.state.port import DONE, Record, State
 from gateway.state.sealing import Digester, hashed, hashers
 from gateway.tracing import Trace
 from gateway.wire import Body
@@ -107,8 +107,8 @@ class Callbacks:
             body = None
         size = 0 if body is None else len(body)
         request.bytes_in = size
-        if request.served is not None:
-            request.served.keep()  # a tool server that does not wait for the answer must not cancel this
+        if request.server_request is not None:
+            request.server_request.keep()  # a tool server that does not wait for the answer must not cancel this
         try:
             return await self._receive(await self._find(request, key), key, run, body, content_type, request)
         except StateUnavailable:

@@ -9,15 +9,14 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.admission import NotDispatchedError
 from gateway.calls.preference import Preference
 from gateway.calls.status import unavailable
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, StateUnavailable
 from gateway.model import Invocation, ToolCall, ToolResult
-from gateway.ports import Caller, ServerRequest
+from gateway.ports import Caller, NotDispatchedError, ServerRequest
 from gateway.published import PublishedTool
-from gateway.state.port import AWAITING_USER, DISPATCHING, DONE, REGISTERED, Record, State, StateUnavailable
-from gateway.surfaces import NO_TERMS, CallTerms
+from gateway.state.port import AWAITING_USER, DISPATCHING, DONE, REGISTERED, Record, State
+from gateway.surfaces import NO_OPTIONS, CallOptions
 
 SLACK_S = 5.0  # a caller waits so much beyond the timeout of a call that is ended at its timeout
 
@@ -27,7 +26,7 @@ Ending = ToolResult | GatewayError | None  # None: not known here; the record ha
 class CallRequest(Struct, frozen=True, kw_only=True):
     """One caller's request for a call. Only the call id of the `invocation` is still to be set.
 
-    `served` is None behind any server but ours.
+    `server_request` is None behind any server but ours.
     """
 
     call: ToolCall
@@ -37,26 +36,26 @@ class CallRequest(Struct, frozen=True, kw_only=True):
     preference: Preference
     dialect: str
     wire_version: str
-    served: ServerRequest | None = None
-    terms: CallTerms = NO_TERMS
+    server_request: ServerRequest | None = None
+    options: CallOptions = NO_OPTIONS
     trace: str = ""  # as in `CallMetadata`
 
     @property
     def request_key(self) -> str | None:
-        """As in `CallTerms`, for a call without an id."""
-        return None if self.call.call_id is not None else self.terms.request_key
+        """As in `CallOptions`, for a call without an id."""
+        return None if self.call.call_id is not None else self.options.request_key
 
     @property
     def has_left(self) -> bool:
         """Whether its caller has left, as far as is known."""
-        return self.served is not None and self.served.disconnected
+        return self.server_request is not None and self.server_request.disconnected
 
     @property
     def ends_with_caller(self) -> bool:
         """Whether the call is cancelled if its caller leaves: it has no id to look for it by, and gets no 202."""
-        if self.terms.outlives_caller or self.call.call_id is not None or self.preference.respond_async:
+        if self.options.outlives_caller or self.call.call_id is not None or self.preference.respond_async:
             return False
-        return self.tool.backend.deferred or self.terms.handover is not None
+        return self.tool.backend.deferred or self.options.handover is not None
 
     @property
     def waits_for_end(self) -> bool:

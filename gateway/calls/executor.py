@@ -10,16 +10,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gateway.admission import NotDispatchedError
 from gateway.calls.execution import CallRequest, Ending, Execution, is_answered
 from gateway.calls.outcomes import OutcomeRecorder, Run
 from gateway.calls.preference import NO_PREFERENCE
 from gateway.calls.records import CallMetadata
 from gateway.calls.status import BROKEN, CANCELLED, OUTLASTED, PREFIX, STOPPED, WITHDRAWN, status_of
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, StateUnavailable
 from gateway.model import ToolResult
-from gateway.ports import Backend, DeferredBackend
-from gateway.state.port import ACCEPTED, DISPATCHING, State, StateUnavailable
+from gateway.ports import Backend, DeferredBackend, NotDispatchedError
+from gateway.state.port import ACCEPTED, DISPATCHING, State
 
 log = logging.getLogger("gateway.calls")
 
@@ -82,12 +81,12 @@ class Executor:
         execution = self._executions[key] = Execution(key, self._state)
         running = self._run(execution, metadata, request, started_at)
         until_end = not request.tool.backend.deferred and (request.preference is NO_PREFERENCE or request.waits_for_end)
-        if until_end and request.served is not None:
-            execution.task = request.served.keep()
+        if until_end and request.server_request is not None:
+            execution.task = request.server_request.keep()
             return running
         execution.task = self._loop.create_task(running)
-        if request.served is not None:
-            request.served.lend_body(execution.task)
+        if request.server_request is not None:
+            request.server_request.lend_body(execution.task)
         timeout_s = None if until_end else self.seconds_until(started_at + request.patience_s)
         return execution.wait(self._loop.create_future(), timeout_s)
 

@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 
 import msgspec
 
-from gateway.model import ONCE, CallContext, ToolCall
+from gateway.model import SINGLE_CALL_GROUP, CallContext, ToolCall
 from gateway.state.sealing import Digester, hashed, hashers
 from gateway.state.store import MARKS, partition_of
 
@@ -122,7 +122,7 @@ class CallNames:
     def group(self, principal: str, name: str | None, user_id: str | None = None) -> str:
         """A conversation as tool servers know it; without a name a new one. Nobody can choose another's."""
         if name is None:
-            return ONCE + secrets.token_urlsafe(RANDOM_BYTES)
+            return SINGLE_CALL_GROUP + secrets.token_urlsafe(RANDOM_BYTES)
         return self._digester.digest("group", principal, name, *(() if user_id is None else (user_id,)))
 
 

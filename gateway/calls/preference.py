@@ -7,7 +7,7 @@ import re
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.surfaces import CallTerms
+from gateway.surfaces import CallOptions
 
 MAX_WAIT_S = 3600.0  # longer than any proxy keeps a silent connection
 
@@ -36,10 +36,10 @@ class Preference(Struct, frozen=True, kw_only=True):
 NO_PREFERENCE = Preference()
 
 
-def preferred(header: bytes | None, terms: CallTerms) -> Preference:
+def preferred(header: bytes | None, options: CallOptions) -> Preference:
     """What a caller prefers by `Prefer`, and by the request itself, which counts for how long it waits."""
     preference = NO_PREFERENCE if header is None else read_preference(header)
-    return preference if terms.wait_s is None else replace(preference, wait_s=min(terms.wait_s, MAX_WAIT_S))
+    return preference if options.wait_s is None else replace(preference, wait_s=min(options.wait_s, MAX_WAIT_S))
 
 
 def read_preference(header: bytes) -> Preference:

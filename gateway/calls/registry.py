@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 
 from msgspec.structs import replace
 
-from gateway.calls.earlier import EarlierCalls, mark_delivered
 from gateway.calls.execution import CallRequest
 from gateway.calls.executor import Executor
 from gateway.calls.names import CallNames
@@ -35,22 +34,11 @@ from gateway.calls.status import (
     unavailable,
     view_of,
 )
-from gateway.errors import GatewayError
+from gateway.calls.stored_calls import StoredCalls, mark_delivered
+from gateway.errors import GatewayError, StateUnavailable
 from gateway.model import JsonObject, ToolResult
 from gateway.ports import Backend
-from gateway.state.port import (
-    AWAITING_USER,
-    DONE,
-    BeginResult,
-    Conflict,
-    Created,
-    Exists,
-    Full,
-    NewCall,
-    Record,
-    State,
-    StateUnavailable,
-)
+from gateway.state.port import AWAITING_USER, DONE, BeginResult, Conflict, Created, Exists, Full, NewCall, Record, State
 from gateway.state.sealing import Digester
 
 log = logging.getLogger("gateway.calls")
@@ -82,7 +70,7 @@ class Calls:
         self._executor = Executor(state, outcomes, backends=backends, callback_url=callback_url)
         state.on_changed(self._executor.look_again)
         self.group_of = self._names.group
-        self.earlier = EarlierCalls(state, self._names, outcomes, self._executor)
+        self.stored_calls = StoredCalls(state, self._names, outcomes, self._executor)
 
     async def start(self) -> None:
         """Begins to look after the calls of replicas that died."""
@@ -122,7 +110,7 @@ class Calls:
             if isinstance(begun, Created):
                 break
             if request.request_key is not None and isinstance(begun, Conflict):  # its caller counts from 0 again
-                request = replace(request, terms=replace(request.terms, request_key=None))
+                request = replace(request, options=replace(request.options, request_key=None))
             elif isinstance(begun, Exists) and new.rejoins and _is_to_be_repeated(begun.record):
                 begins_anew = True
             elif isinstance(begun, Exists):
@@ -133,7 +121,7 @@ class Calls:
                 return await self._run_unrecorded(new, metadata, request)
             else:
                 return view_of(new.key, metadata, new.backend, unavailable() if begun is None else refusal_of(begun))
-        key, served = new.key, request.served
+        key, server_request = new.key, request.server_request
         if begun.inherited is not None:  # left behind by a replica that died
             key, metadata = begun.inherited.key, metadata_of(begun.inherited)
         backend, ends_with_caller = new.backend, request.ends_with_caller
@@ -149,7 +137,7 @@ class Calls:
                 self._executor.in_background(self._abandon(key, backend, metadata))
             raise
         view = view_of(key, metadata, backend, ending, joined=False)
-        if rejoins and served is not None and served.disconnected:
+        if rejoins and server_request is not None and server_request.disconnected:
             return view  # its caller may come again for the result
         return self._answered(view, is_repeatable=rejoins)
 
@@ -157,8 +145,8 @@ class Calls:
         """Runs a call that cannot be remembered now and need not be: its caller gave it no id."""
         backend = request.tool.backend
         assert not backend.deferred
-        if request.served is not None and not request.ends_with_caller:
-            request.served.keep()
+        if request.server_request is not None and not request.ends_with_caller:
+            request.server_request.keep()
         ending: ToolResult | GatewayError = BROKEN
         try:
             ending = await backend.call(replace(request.invocation, call_id=PREFIX + new.key))

@@ -13,8 +13,8 @@ from msgspec.structs import asdict
 
 from gateway.cli import configuration
 from gateway.cli.output import FAILED, OK, USAGE, CommandError, complain, count, print_json, say, table
+from gateway.errors import StateUnavailable
 from gateway.settings import Config
-from gateway.state.port import StateUnavailable
 from gateway.usage import Ledger, Used
 
 DESCRIPTION = "Prints how often each key or issuer has used each tool, by day, from the counts in Redis."

@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from time import perf_counter
 
-from gateway.calls.earlier import EarlierCalls
 from gateway.calls.records import metadata_of
 from gateway.calls.status import PREFIX
+from gateway.calls.stored_calls import StoredCalls
 from gateway.console.view import RefusedQuestionError, text_of
+from gateway.errors import StateUnavailable
 from gateway.model import JsonObject
 from gateway.request import Request
-from gateway.state.port import ACCEPTED, AWAITING_USER, REGISTERED, Record, State, StateUnavailable
+from gateway.state.port import ACCEPTED, AWAITING_USER, REGISTERED, Record, State
 
 MAX_SHOWN = 500
 MAX_WORD = 256  # characters of a caller's own words
@@ -28,7 +29,7 @@ class RunningCalls:
     def __init__(
         self,
         state: State,
-        earlier: EarlierCalls,
+        earlier: StoredCalls,
         requests: Collection[Request],
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -94,17 +95,17 @@ class RunningCalls:
                     raise RefusedQuestionError(503, "The state cannot be reached; try again.") from exc
         for request in self._requests:
             if _has_no_record(request) and request.toolgate_call_id == id_ and not request.is_cancelled:
-                assert request.served is not None
-                assert request.served.task is not None
+                assert request.server_request is not None
+                assert request.server_request.task is not None
                 request.is_cancelled = True
-                request.served.task.cancel()
+                request.server_request.task.cancel()
                 return {"is_cancelled": True}
         return {"is_cancelled": False}
 
 
 def _is_awaited(request: Request) -> bool:
     """Whether a caller of our own server waits for the answer."""
-    return request.served is not None and not request.served.disconnected
+    return request.server_request is not None and not request.server_request.disconnected
 
 
 def _has_no_record(request: Request) -> bool:

@@ -10,9 +10,10 @@ from gateway.assembly.factories import is_shared
 from gateway.assembly.generation import Generation
 from gateway.auth import IssuerStatus
 from gateway.console.history import History
+from gateway.errors import StateUnavailable
 from gateway.metrics import Metrics
 from gateway.model import JsonObject
-from gateway.state.port import State, StateUnavailable
+from gateway.state.port import State
 
 
 def about_process(status: str, metrics: Metrics, history: History, now: Callable[[], float] = time.time) -> JsonObject:

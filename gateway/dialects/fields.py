@@ -224,14 +224,14 @@ def _failure_object(failure: ToolFailure) -> JsonObject:
         "additional_prompt_content": failure.prompt_hint,
         "retry_after_ms": failure.retry_after_ms,
     }
-    said = {"message": failure.message, "code": failure.word, "can_retry": failure.can_retry}
+    said = {"message": failure.message, "code": failure.public_code, "can_retry": failure.can_retry}
     return {**failure.extras, **said, **{member: it for member, it in details.items() if it is not None}}
 
 
 def ok(body: bytes, failure: ToolFailure | None, headers: Headers = ()) -> WireReply:
     """A call's 200."""
     if failure is not None:
-        headers = (*headers, (CODE, failure.word.encode("ascii")))
+        headers = (*headers, (CODE, failure.public_code.encode("ascii")))
     return WireReply(status=200, headers=(JSON_TYPE, NO_STORE, *headers), body=body)
 
 

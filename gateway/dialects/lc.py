@@ -27,7 +27,7 @@ class Lc(rest.RestDialect):
     canonical = rest.OTC_SCHEMA
     wire_versions = rest.OTC_URLS | {rest.OTC_SCHEMA, rest.OXP_SCHEMA}
     call_paths = ("/tools/call",)
-    harmless = (500,)  # these servers say `success: false` so
+    tool_error_statuses = (500,)  # these servers say `success: false` so
 
     def decode_call(self, document: JsonObject) -> ToolCall:
         given = fields.object_(document.get("request"), "request")

@@ -46,13 +46,13 @@ from gateway.errors import ErrorCode, GatewayError, OtherOriginError
 from gateway.model import Json, JsonObject, Selection
 from gateway.ports import Caller
 from gateway.surfaces import (
+    CancelByRequest,
     Endpoint,
     Immediate,
     Opened,
     OpenedBatch,
     OpenedList,
     OpenedOverview,
-    OpenedWithdrawal,
     RefusedOpening,
 )
 from gateway.wire import Head, Headers, WireReply
@@ -286,4 +286,4 @@ class McpSurface:
         cancelled = params.get("requestId") if method == CANCELLED and isinstance(params, dict) else None
         if session is None or not is_id(cancelled):
             return Immediate(encoder=encoder, reply=TAKEN)
-        return OpenedWithdrawal(encoder=encoder, request_key=session.request_key(cancelled), reply=TAKEN)
+        return CancelByRequest(encoder=encoder, request_key=session.request_key(cancelled), reply=TAKEN)

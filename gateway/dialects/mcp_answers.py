@@ -164,7 +164,7 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
             if failure.prompt_hint is not None:
                 texts.append(failure.prompt_hint)
             content = [*map(_text, texts), *failure.extras.get("content", ())]
-        code = (CODE, failure.word.encode("ascii"))
+        code = (CODE, failure.public_code.encode("ascii"))
         answer = {"content": content, "isError": True, "_meta": meta}
         if result.structured is not None:
             text = encode(result.value)
@@ -313,5 +313,5 @@ def _failure_object(failure: ToolFailure) -> Mapping[str, Json]:
     """What programs are told of a failure; models do not see it."""
     details = {"developer_message": failure.developer_message, "retry_after_ms": failure.retry_after_ms}
     extras = {name: it for name, it in failure.extras.items() if name != "content"}
-    said = {"code": failure.word, "message": failure.message, "can_retry": failure.can_retry}
+    said = {"code": failure.public_code, "message": failure.message, "can_retry": failure.can_retry}
     return {**extras, **said, **{member: it for member, it in details.items() if it is not None}}

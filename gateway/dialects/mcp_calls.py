@@ -1,4 +1,4 @@
-"""Calls of tools on the surface of MCP: which tool is called, on which terms, and how it is answered."""
+"""Calls of tools on the surface of MCP: which tool is called, on which options, and how it is answered."""
 
 from __future__ import annotations
 
@@ -29,7 +29,16 @@ from gateway.dialects.mcp_wire import (
 from gateway.errors import ErrorCode, GatewayError
 from gateway.jsontext import encode
 from gateway.model import Json, JsonObject, ToolCall, ToolRef, user_of
-from gateway.surfaces import NO_TERMS, Awaited, CallTerms, Handover, Opened, OpenedCall, OpenedReturn, RefusedOpening
+from gateway.surfaces import (
+    NO_OPTIONS,
+    Awaited,
+    CallOptions,
+    Handover,
+    Opened,
+    OpenedCall,
+    RefusedOpening,
+    ResumeRequest,
+)
 from gateway.wire import Head
 
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"  # unprefixed by exception (2026-07-28, `_meta`)
@@ -86,8 +95,8 @@ class CallReader:
             return RefusedOpening(encoder, refusal)
         handover = None if after_s is None else mcp_tasks.handover(encoder, after_s)
         reports = stream is not None and stream.progress_token is not None
-        terms, hides = _terms(message, meta, handover, reports=reports), not message.can_get_scopes
-        return OpenedCall(encoder, call, hides, awaited, terms)
+        options, hides = _options(message, meta, handover, reports=reports), not message.can_get_scopes
+        return OpenedCall(encoder, call, hides, awaited, options)
 
     def _prompt(self, message: Message, tool: str, call: ToolCall) -> tuple[UrlPrompt | None, Awaited | None]:
         """How the user can be asked to open URLs, and what the caller brings back of it. Raises RpcError."""
@@ -134,7 +143,7 @@ class CallReader:
             raise no_stream(head)
         key, id_ = event
         encoder = McpEncoder(wire_version=RESUMABLE, id=id_, stream=McpStream(primer=lambda: last))
-        return OpenedReturn(encoder=encoder, request_key=key, lost=no_stream(head))
+        return ResumeRequest(encoder=encoder, request_key=key, lost=no_stream(head))
 
 
 def _lent(meta: Json, head: Head) -> JsonObject:
@@ -166,7 +175,7 @@ def _call_of(request: JsonObject, ref: ToolRef) -> ToolCall:
         raise RpcError(PARAMS, exc.message) from None
 
 
-def _terms(message: Message, meta: Json, handover: Handover | None, *, reports: bool) -> CallTerms:
+def _options(message: Message, meta: Json, handover: Handover | None, *, reports: bool) -> CallOptions:
     """A legacy call goes on if its caller leaves, and comes again under the same id of its session.
 
     Raises RpcError for a time to wait that is none.
@@ -179,9 +188,9 @@ def _terms(message: Message, meta: Json, handover: Handover | None, *, reports: 
     trace = _trace(meta) if TRACEPARENT in meta else None
     if message.version == MODERN:
         is_usual = wait_s is None and handover is None and trace is None and not reports
-        return NO_TERMS if is_usual else CallTerms(wait_s=wait_s, handover=handover, trace=trace, reports=reports)
+        return NO_OPTIONS if is_usual else CallOptions(wait_s=wait_s, handover=handover, trace=trace, reports=reports)
     key = None if message.session is None else message.session.request_key(message.id)
-    return CallTerms(request_key=key, outlives_caller=True, wait_s=wait_s, trace=trace, reports=reports)
+    return CallOptions(request_key=key, outlives_caller=True, wait_s=wait_s, trace=trace, reports=reports)
 
 
 def _trace(meta: JsonObject) -> tuple[bytes, bytes | None] | None:

@@ -20,7 +20,7 @@ from gateway.dialects.mcp_wire import CAPABILITIES_MEMBER, MISSING_CAPABILITY, M
 from gateway.encoders import KeptCall
 from gateway.errors import CODE, ErrorCode, FailureCode, GatewayError
 from gateway.model import Json, JsonObject, ToolFailure, ToolResult
-from gateway.surfaces import FollowUp, Handover, OpenedCancel, OpenedConsent, OpenedLook
+from gateway.surfaces import FollowUp, Handover, OpenedCancel, OpenedConsent, StatusRequest
 from gateway.wire import Headers, WireReply
 
 MAX_ID = 256  # characters
@@ -129,7 +129,7 @@ def handover(encoder: McpEncoder, after_s: float) -> Handover:
 
 
 def _get(encoder: McpEncoder, params: JsonObject) -> FollowUp:
-    return OpenedLook(
+    return StatusRequest(
         TaskEncoder(encoder=encoder, opens_urls=opens_urls(params["_meta"].get(CAPABILITIES_MEMBER))), _task_id(params)
     )
 

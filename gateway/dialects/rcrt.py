@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from gateway import jsontext
 from gateway.dialects.fields import NO_REASON, duration
 from gateway.errors import ErrorCode, FailureCode, GatewayError
-from gateway.model import ONCE, Invocation, Json, JsonObject, ToolFailure, ToolResult
+from gateway.model import SINGLE_CALL_GROUP, Invocation, Json, JsonObject, ToolFailure, ToolResult
 
 RequestSchema = Literal["tool_request", "agent_response"]
 
@@ -90,7 +90,7 @@ def encode_request(
         tags = ["agent:response"]
         context = {"message": f"calling {invocation.tool.remote_id}", "tool_requests": [item]}
     tags.append(OWN_TAG + own_id)
-    if invocation.group and not invocation.group.startswith(ONCE):
+    if invocation.group and not invocation.group.startswith(SINGLE_CALL_GROUP):
         tags.append(f"session:{invocation.group}")
     return {
         "schema_name": REQUEST_SCHEMAS[schema],

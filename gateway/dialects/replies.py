@@ -15,7 +15,7 @@ from gateway import jsontext
 from gateway.dialects.fields import NO_REASON, duration, string
 from gateway.errors import CODE, UNAVAILABLE, ErrorCode, FailureCode, GatewayError
 from gateway.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
-from gateway.ports import Reading
+from gateway.ports import LargeReply
 from gateway.wire import Answer
 
 ERROR_MEMBERS = frozenset(
@@ -105,11 +105,11 @@ def _may_be_json(content_type: bytes) -> bool:
     return b"json" in content_type or content_type.partition(b";")[0].strip() == AS_TEXT
 
 
-def reading(reply: Answer, *members: bytes) -> Reading | None:
+def reading(reply: Answer, *members: bytes) -> LargeReply | None:
     """How a large answer is read that is a document with the value under one of these members; None for a small one."""
     if reply.status != 200 or len(reply.body) <= jsontext.ALWAYS_HERE_BYTES:
         return None
-    return Reading(without_mark(reply.body), members)
+    return LargeReply(without_mark(reply.body), members)
 
 
 def without_mark(body: bytes) -> bytes:

@@ -15,7 +15,7 @@ from gateway.dialects.replies import decode_reply, reading
 from gateway.errors import GatewayError
 from gateway.jsontext import encode
 from gateway.model import Invocation, Json, JsonObject, ToolCall, ToolDefinition, ToolResult
-from gateway.ports import Reading
+from gateway.ports import LargeReply
 from gateway.wire import Answer, Head, Headers, JoinedList, WireReply, WireRequest
 
 RFC_SCHEMA = "https://github.com/ArcadeAI/OpenToolCalling/tree/main/specification/http/1.0/openapi.json"
@@ -51,7 +51,7 @@ class RestDialect:
     revision: ClassVar[str] = ""
     list_member: ClassVar[str] = "tools"
     call_paths: ClassVar[tuple[str, ...]] = ("/tools/call", "/call")  # of the text; the examples print the other
-    harmless: ClassVar[tuple[int, ...]] = ()
+    tool_error_statuses: ClassVar[tuple[int, ...]] = ()
     decode_reply = staticmethod(decode_reply)
 
     def __init__(self, wire_version: str | None = None) -> None:
@@ -70,7 +70,7 @@ class RestDialect:
         request = fields.closed(fields.object_(document.get("request"), "request"))
         return fields.call_of(request, fields.tool_ref(request.get("tool_id")))
 
-    def reading(self, reply: Answer, invocation: Invocation) -> Reading | None:
+    def reading(self, reply: Answer, invocation: Invocation) -> LargeReply | None:
         return reading(reply, b"value")
 
     def encode_result(self, result: ToolResult, call_id: str) -> WireReply:

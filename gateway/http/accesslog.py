@@ -200,7 +200,7 @@ class Observer:
         self.metrics = metrics
         self._count = metrics.request
         self.count_call = count_call
-        self._count_stranger = metrics.auth_failure
+        self._count_auth_failure = metrics.auth_failure
         self._count_limited = metrics.rate_limited
         self._access = access
 
@@ -241,7 +241,7 @@ class Observer:
         """The fixed word for why; what has a metric of its own is counted by it."""
         self.metrics.refused(account, error.code)
         if isinstance(error, UnauthenticatedError):
-            self._count_stranger(error.reason)
+            self._count_auth_failure(error.reason)
         elif isinstance(error, RateLimited):
             self._count_limited(error.reason)
         return error.reason if isinstance(error, FixedError | DeniedError) else error.code

@@ -93,7 +93,7 @@ def public_app(
         if request.method == "DELETE":
             reply = await pipeline().cancel(asked, call_id)
         else:
-            reply = await pipeline().look(asked, call_id, delivers=request.method != "HEAD")
+            reply = await pipeline().call_status(asked, call_id, delivers=request.method != "HEAD")
         status = strictly(reply.status) if strict else reply.status
         return _response(WireReply(status=status, headers=reply.headers, body=reply.body), asked.extra)
 

@@ -21,8 +21,8 @@ def trouble_of(request: Request) -> Trouble:
     result, refused = request.failed, request.refused
     if result is not None and result.failure is not None:
         found = {"tool_status": result.status, "tool_code": result.tool_code}
-        if result.failure.word not in (FailureCode.TOOL_ERROR, result.failure.outcome):
-            found["code"] = result.failure.word
+        if result.failure.public_code not in (FailureCode.TOOL_ERROR, result.failure.outcome):
+            found["code"] = result.failure.public_code
     elif refused is not None:
         found = {"tool_status": refused.status, "tool_code": refused.tool_code}
         if refused.code in UNAVAILABLE and refused.detail:

@@ -7,16 +7,16 @@ take 0.3 to 0.6 us each, and 0.8 to 1.7 us with several processes; each call nee
 
 from gateway.metrics import families
 from gateway.metrics.exposition import CONTENT_TYPE, Scraper
-from gateway.metrics.families import Reading
+from gateway.metrics.families import GaugeSample
 from gateway.metrics.recording import LabelValues, Metrics
 from gateway.metrics.store import Counted, merged
 
 __all__ = [
     "CONTENT_TYPE",
     "Counted",
+    "GaugeSample",
     "LabelValues",
     "Metrics",
-    "Reading",
     "Scraper",
     "families",
     "merged",

@@ -37,7 +37,7 @@ class Family(Struct, frozen=True, eq=False):
         return len(self.buckets) + 2 if self.kind == "histogram" else 1
 
 
-class Reading(NamedTuple):
+class GaugeSample(NamedTuple):
     """The value of a gauge; `labels` are values, in the order of the family's names."""
 
     family: Family

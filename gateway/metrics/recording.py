@@ -39,7 +39,7 @@ from gateway.metrics.families import (
     USED_SHARES,
     WORKER_DEATHS,
     Family,
-    Reading,
+    GaugeSample,
 )
 from gateway.metrics.store import Counted, Row, Series, Store
 from gateway.model import JsonObject
@@ -89,7 +89,7 @@ class Metrics:
     last one did, and `reload_problems` are why not. The one in use was `read_at`, in seconds since 1970.
     """
 
-    def __init__(self, values: LabelValues, *, max_tools: int, gauges: Callable[[], Iterable[Reading]]) -> None:
+    def __init__(self, values: LabelValues, *, max_tools: int, gauges: Callable[[], Iterable[GaugeSample]]) -> None:
         self.store = Store()
         self.reloads = {"ok": 0, "failed": 0}
         self.is_current = True
@@ -226,7 +226,7 @@ class Metrics:
         """What the detailed health says of reloads."""
         return {"reloads": dict(self.reloads), "last_reload_successful": self.is_current}
 
-    def readings(self) -> list[Reading]:
+    def samples(self) -> list[GaugeSample]:
         """What the gauges show now."""
         return list(self._gauges())
 

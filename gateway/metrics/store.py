@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
-from gateway.metrics.families import FAMILIES, OTHER, TOOL_CALLS, Family, Reading
+from gateway.metrics.families import FAMILIES, OTHER, TOOL_CALLS, Family, GaugeSample
 
 Row = list[float]
 Key = tuple[Family, tuple[str, ...]]
@@ -80,10 +80,10 @@ class Store:
         return backend, protocol, OTHER, outcome
 
 
-def merged(readings: Iterable[Reading]) -> list[Reading]:
-    """One reading for each gauge, of those of several processes."""
+def merged(samples: Iterable[GaugeSample]) -> list[GaugeSample]:
+    """One sample of each gauge, of those of several processes."""
     found: dict[Key, float] = {}
-    for family, labels, value in readings:
+    for family, labels, value in samples:
         before = found.get((family, labels))
         found[family, labels] = value if before is None else MERGES[family.merge](before, value)
-    return [Reading(family, labels, value) for (family, labels), value in found.items()]
+    return [GaugeSample(family, labels, value) for (family, labels), value in found.items()]

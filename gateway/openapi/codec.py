@@ -12,7 +12,7 @@ from gateway.model import Invocation, Json, ToolResult
 from gateway.openapi import answers, failures, requests
 from gateway.openapi.plan import OperationTool, Plan
 from gateway.openapi.selection import judged
-from gateway.ports import Reading
+from gateway.ports import LargeReply
 from gateway.wire import Answer, WireRequest
 
 JSON_TYPES = (b"application/json", b"application/json; charset=utf-8", b"application/json;charset=utf-8")
@@ -26,7 +26,7 @@ class OpenApiCodec:
 
     call_paths: ClassVar[tuple[str, ...]] = ()
     here_bytes: ClassVar[int] = ALWAYS_HERE_BYTES // 4  # a selection takes 2 microseconds for each value
-    harmless: ClassVar[tuple[int, ...]] = (failures.NOT_SUPPORTED,)
+    tool_error_statuses: ClassVar[tuple[int, ...]] = (failures.NOT_SUPPORTED,)
 
     def __init__(self, origins: Sequence[str] = ()) -> None:
         self._origins = tuple(origins)
@@ -35,7 +35,7 @@ class OpenApiCodec:
         """Makes the request of a call. Raises INVALID_ARGUMENTS."""
         return requests.request_of(plan_of(invocation), invocation.arguments, invocation.call_id)
 
-    def reading(self, reply: Answer, invocation: Invocation) -> Reading | None:
+    def reading(self, reply: Answer, invocation: Invocation) -> LargeReply | None:
         """How a large answer is read before `decode_reply`; None for one that is not JSON, or not large enough."""
         plan = plan_of(invocation).answers
         if not (plan.select or plan.success) and len(reply.body) <= ALWAYS_HERE_BYTES:
@@ -43,7 +43,7 @@ class OpenApiCodec:
         reply = answers.in_utf8(reply)
         if not 200 <= reply.status < 300 or (text := answers.json_of(reply, plan)) is None:
             return None
-        return Reading(text, select=judged(plan.success, plan.select) if plan.success else plan.select)
+        return LargeReply(text, select=judged(plan.success, plan.select) if plan.success else plan.select)
 
     def decode_reply(self, reply: Answer, invocation: Invocation, document: Json) -> ToolResult:
         """As `CallCodec.decode_reply`, for any status."""

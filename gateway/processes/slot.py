@@ -15,7 +15,7 @@ from typing import Any
 
 from gateway.backoff import Backoff
 from gateway.console.view import View
-from gateway.metrics import Counted, Reading
+from gateway.metrics import Counted, GaugeSample
 from gateway.metrics.families import FAMILIES
 from gateway.model import JsonObject
 from gateway.processes.control import AT_ONCE, LOST, MAX_LINE_BYTES, REPORT_S, WITHOUT_DELAY, messages, packed
@@ -61,7 +61,7 @@ class WorkerSlot:
         self.ready, self.failed = asyncio.Event(), asyncio.Event()
         self.reason: str | None = None
         self.has_lost = False
-        self.gauges: list[Reading] = []
+        self.gauges: list[GaugeSample] = []
         self.number = number
         self._stop = stop
         self._count = count
@@ -207,7 +207,9 @@ class WorkerSlot:
                 self._report, self._reported_at = details, asyncio.get_running_loop().time()
                 self._missed = 0
                 self.gauges = [
-                    Reading(FAMILIES[name], tuple(labels), value) for name, labels, value in gauges if name in FAMILIES
+                    GaugeSample(FAMILIES[name], tuple(labels), value)
+                    for name, labels, value in gauges
+                    if name in FAMILIES
                 ]
             case {"kind": "done", "number": number, "ok": ok}:
                 answer = self._answers.get(number)

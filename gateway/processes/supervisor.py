@@ -27,7 +27,7 @@ from gateway.console.host import address_of
 from gateway.console.relay import Address, Relay
 from gateway.http.apps import admin_app
 from gateway.logs import output
-from gateway.metrics import Metrics, Reading, Scraper, merged
+from gateway.metrics import GaugeSample, Metrics, Scraper, merged
 from gateway.model import JsonObject
 from gateway.processes.serving import server_options
 from gateway.processes.slot import WorkerSlot
@@ -210,7 +210,7 @@ class Supervisor:
         workers = (slot.processes.items() for slot in self._slots)
         return {"supervisor": os.getpid(), **dict(chain.from_iterable(workers))}
 
-    def _gauges(self) -> Iterable[Reading]:
+    def _gauges(self) -> Iterable[GaugeSample]:
         return merged(reading for slot in self._slots for reading in slot.gauges)
 
     @property

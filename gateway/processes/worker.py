@@ -188,7 +188,7 @@ class Worker:
         gateway = self.serving.gateway
         while rows := gateway.metrics.store.take(MAX_ROWS):
             self._link.say(kind="counted", rows=rows)
-        gauges = [(family.name, labels, value) for family, labels, value in gateway.metrics.readings()]
+        gauges = [(family.name, labels, value) for family, labels, value in gateway.metrics.samples()]
         self._link.say(kind="report", details=gateway.health.details(), gauges=gauges, children=gateway.children)
 
 

@@ -7,13 +7,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Literal, Protocol
 
-from gateway.errors import ErrorCode, GatewayError
+from gateway.errors import ErrorCode, GatewayError, StateUnavailable
 from gateway.networks import network
 from gateway.ports import Target
 from gateway.ratelimit.memory import MemoryBuckets
 from gateway.ratelimit.outcome import LimitOutcome, RateLimited, headers
 from gateway.ratelimit.rules import LimitPlan, LimitPlans, Operation, Part, Parts, Rule
-from gateway.state.port import StateUnavailable
 from gateway.wire import Headers
 
 SWEEP_S = 10.0  # full buckets are kept no longer; a sweep of a rule with 131,072 takes 5 ms, in steps of 0.1 ms

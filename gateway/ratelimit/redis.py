@@ -21,9 +21,9 @@ import msgspec
 from msgspec import Struct
 
 from gateway.backoff import Backoff
+from gateway.errors import StateUnavailable
 from gateway.ratelimit.outcome import LimitOutcome, refusing
 from gateway.ratelimit.rules import Identity, LimitPlan, Parts, Rule
-from gateway.state.port import StateUnavailable
 from gateway.state.sealing import Digester
 from gateway.state.store import PartitionStore, Reply, ScriptOptions, Scripts, partition_of
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 
+from gateway.errors import StateUnavailable
 from gateway.state.connections import pack
-from gateway.state.port import StateUnavailable
 from gateway.state.store import Reply
 
 MAX_BATCH_BYTES = 4 << 20  # as `max_batch`, of all operations of a batch together; a larger one travels alone

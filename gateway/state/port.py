@@ -46,11 +46,7 @@ class CallState(IntEnum):
 REGISTERED, DISPATCHING, ACCEPTED, AWAITING_USER, UNKNOWN, DONE = CallState
 
 
-class StateUnavailable(Exception):  # noqa: N818 - a condition that passes, not an error of ours
-    """The state cannot be reached, or has just lost its data, so that a call which is not there may still exist."""
-
-
-class OutcomeTooLarge(Exception):  # noqa: N818 - as above
+class OutcomeTooLarge(Exception):  # noqa: N818 - as `StateUnavailable`
     """An outcome exceeds `max_result_bytes`, or the room that is left for it.
 
     The call is unchanged and may be given a smaller one; there is always room for `SMALL_OUTCOME_BYTES`.

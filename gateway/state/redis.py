@@ -18,10 +18,11 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
+from gateway.errors import StateUnavailable
 from gateway.state.common import NO_DIGEST
 from gateway.state.owned_calls import RecentEndings
 from gateway.state.partition import Partition
-from gateway.state.port import BeginResult, CallState, Capacity, NewCall, Quota, Record, StateLimits, StateUnavailable
+from gateway.state.port import BeginResult, CallState, Capacity, NewCall, Quota, Record, StateLimits
 from gateway.state.records import Records
 from gateway.state.replica_sync import LAST_RETRY_S, Timing
 from gateway.state.reports import Reports

@@ -15,9 +15,10 @@ from contextlib import suppress
 from msgspec import Struct
 
 from gateway.backoff import Backoff
+from gateway.errors import StateUnavailable
 from gateway.state.common import Waiters
 from gateway.state.owned_calls import OwnedCalls, portions
-from gateway.state.port import CallState, Capacity, Record, StateUnavailable
+from gateway.state.port import CallState, Capacity, Record
 from gateway.state.reports import Reports
 from gateway.state.store import Scripts
 

@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from gateway.admission import Admission, DispatchGate, Lease
+from gateway.admission import Admission, Lease
 from gateway.backends.server import Server
 from gateway.calls.records import metadata_of
 from gateway.calls.status import PREFIX
 from gateway.model import Invocation, ToolResult
-from gateway.ports import Backend, Outcomes
+from gateway.ports import Backend, DispatchGate, Outcomes
 from gateway.state.port import State
 from gateway.telemetry import names
 from gateway.telemetry.spans import Span, Value, current, error_of, here, within
@@ -33,8 +33,7 @@ def recorded(name: str, work: Work, kind: Kind = "internal", attributes: Mapping
     """The `Step` that records. What is no coroutine and returns False has done nothing, and leaves no span."""
 
     def step(*arguments: Any, **named: Any) -> Any:
-        span = here()
-        if span is None:
+        if current.get() is None or (span := here()) is None:
             return work(*arguments, **named)
         begun_ns, error = span.recording.now_ns(), ""
         try:
@@ -143,7 +142,7 @@ async def _run(own: Span, run: Coroutine[Any, Any, ToolResult | None]) -> ToolRe
         raise
     finally:
         current.reset(token)
-    own.end("" if result is None or result.failure is None else result.failure.word)
+    own.end("" if result is None or result.failure is None else result.failure.public_code)
     return result
 
 

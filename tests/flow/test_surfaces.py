@@ -63,7 +63,7 @@ class RpcEncoder(Struct, frozen=True):
     def encode_result(self, result: ToolResult, call_id: str) -> WireReply:
         if result.failure is None:
             return self.respond({"call_id": call_id, "value": result.value, "isError": False})
-        said = {"text": result.failure.message, "code": result.failure.word, "isError": True}
+        said = {"text": result.failure.message, "code": result.failure.public_code, "isError": True}
         return self.respond({"call_id": call_id, **said})
 
     encode_accepted = encode_result

@@ -10,11 +10,12 @@ import random
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gateway.admission import Admission, AdmissionLimits, DispatchGate
+from gateway.admission import Admission, AdmissionLimits
 from gateway.backends.callback_receiver import CallbackReceiver
 from gateway.dialects.callback import invocation_id
 from gateway.errors import unavailable
 from gateway.model import Invocation, Listing, ToolFailure, ToolResult
+from gateway.ports import DispatchGate
 from tests.simulation.loop import HERE, NETWORK, on
 from tests.simulation.servers import Stream
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.metrics import LabelValues, Metrics, Reading, Scraper
+from gateway.metrics import GaugeSample, LabelValues, Metrics, Scraper
 
 KNOWN = LabelValues(
     dialects=frozenset({"otc", "oxp"}),
@@ -19,7 +19,7 @@ KNOWN = LabelValues(
 Samples = Mapping[str, float]
 
 
-def made(*, max_tools: int = 1000, gauges: Iterable[Reading] = ()) -> Metrics:
+def made(*, max_tools: int = 1000, gauges: Iterable[GaugeSample] = ()) -> Metrics:
     return Metrics(KNOWN, max_tools=max_tools, gauges=lambda: gauges)
 
 

@@ -7,7 +7,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from gateway.state.port import CallState, Created, Exists, Full, NewCall, Record, State, StateUnavailable
+from gateway.errors import StateUnavailable
+from gateway.state.port import CallState, Created, Exists, Full, NewCall, Record, State
 from tests.support import processes
 
 KEYS = ["the key of these tests, of enough characters"]

@@ -7,17 +7,16 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import Any, Literal
 
-from gateway.admission import DispatchGate
 from gateway.calls.execution import CallRequest
 from gateway.calls.outcomes import OutcomeRecorder, Run
 from gateway.calls.preference import NO_PREFERENCE, Preference
 from gateway.calls.registry import Calls
 from gateway.calls.status import CallView
-from gateway.errors import GatewayError
+from gateway.errors import GatewayError, StateUnavailable
 from gateway.model import CallContext, Invocation, JsonObject, Listing, ToolCall, ToolRef, ToolResult
-from gateway.ports import Caller
+from gateway.ports import Caller, DispatchGate
 from gateway.state.memory import MemoryState
-from gateway.state.port import BeginResult, CallState, NewCall, Record, StateLimits, StateUnavailable
+from gateway.state.port import BeginResult, CallState, NewCall, Record, StateLimits
 from gateway.state.sealing import Digester
 from tests.unit.published import published
 
@@ -235,7 +234,7 @@ class Desk:
 
     async def status_of_call(self, call_id: str) -> Any:
         """How a call of Ada's is said to stand."""
-        kept = await self.calls.earlier.look(call_id, ADA)
+        kept = await self.calls.stored_calls.view(call_id, ADA)
         assert kept is not None
         return kept.status
 

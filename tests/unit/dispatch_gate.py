@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.admission import NotDispatchedError
+from gateway.ports import NotDispatchedError
 
 
 class RecordingGate:

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
+from gateway.errors import StateUnavailable
 from gateway.state.address import RedisAddress
 from gateway.state.batching import NotDone
 from gateway.state.cluster import ClusterStore
 from gateway.state.cluster_inspection import inspect_cluster
 from gateway.state.connections import BATCH_TIMEOUT_S
-from gateway.state.port import StateUnavailable
 from gateway.state.slots import PARTITIONS, placements
 from gateway.state.store import ScriptOptions, Scripts
 from tests.support.processes import until

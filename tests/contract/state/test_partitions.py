@@ -8,7 +8,8 @@ from collections import Counter
 
 import pytest
 
-from gateway.state.port import ACCEPTED, DONE, Exists, StateUnavailable
+from gateway.errors import StateUnavailable
+from gateway.state.port import ACCEPTED, DONE, Exists
 from gateway.state.redis import NO_MEMORY, RedisState
 from gateway.state.slots import placements
 from gateway.state.store import MARKS

@@ -9,16 +9,9 @@ from functools import partial
 
 import pytest
 
+from gateway.errors import StateUnavailable
 from gateway.state.memory import MemoryState
-from gateway.state.port import (
-    ACCEPTED,
-    AWAITING_USER,
-    DISPATCHING,
-    OutcomeTooLarge,
-    State,
-    StateLimits,
-    StateUnavailable,
-)
+from gateway.state.port import ACCEPTED, AWAITING_USER, DISPATCHING, OutcomeTooLarge, State, StateLimits
 from tests.contract.state.conftest import Clock, OpenReplica, OpenState
 from tests.support.redis_server import RedisServer
 from tests.support.stored_calls import DONE, began, begins, call, found, is_in, outcome_of, state_of, until, until_gone

@@ -10,12 +10,12 @@ from contextlib import suppress
 
 import pytest
 
+from gateway.errors import StateUnavailable
 from gateway.ratelimit import MemoryBuckets, RateLimited, RateLimits
 from gateway.ratelimit.outcome import LimitOutcome
 from gateway.ratelimit.redis import RedisBuckets
 from gateway.ratelimit.rules import LimitPlan
 from gateway.state.connections import BATCH_TIMEOUT_S
-from gateway.state.port import StateUnavailable
 from tests.support.limit_clients import replica
 from tests.support.redis_server import RedisServer
 from tests.unit.ratelimit.model import parts, remaining, rule

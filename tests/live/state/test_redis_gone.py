@@ -11,16 +11,9 @@ from typing import TypeVar
 
 import pytest
 
+from gateway.errors import StateUnavailable
 from gateway.state.connections import BATCH_TIMEOUT_S
-from gateway.state.port import (
-    ACCEPTED,
-    AWAITING_USER,
-    DISPATCHING,
-    REGISTERED,
-    Created,
-    Exists,
-    StateUnavailable,
-)
+from gateway.state.port import ACCEPTED, AWAITING_USER, DISPATCHING, REGISTERED, Created, Exists
 from gateway.state.redis import RedisState
 from tests.live.state.conftest import Replicas
 from tests.live.state.replica import replica_at

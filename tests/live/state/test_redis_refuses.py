@@ -9,8 +9,9 @@ from contextlib import contextmanager, suppress
 import pytest
 from redis import Redis
 
+from gateway.errors import StateUnavailable
 from gateway.state.owned_calls import MAX_RECENT_BYTES
-from gateway.state.port import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, Full, OutcomeTooLarge, StateUnavailable
+from gateway.state.port import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, Full, OutcomeTooLarge
 from tests.live.state.conftest import Replicas
 from tests.support.redis_server import RedisServer
 from tests.support.stored_calls import UNKNOWN, began, begins, call, judges, orphans, state_of, until

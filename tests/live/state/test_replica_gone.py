@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from gateway.state.port import ACCEPTED, AWAITING_USER, DISPATCHING, REGISTERED, UNKNOWN, Record, StateUnavailable
+from gateway.errors import StateUnavailable
+from gateway.state.port import ACCEPTED, AWAITING_USER, DISPATCHING, REGISTERED, UNKNOWN, Record
 from gateway.state.redis import RedisState
 from tests.live.state.conftest import Replicas
 from tests.live.state.replica import LONG_LEASE_S, ReplicaProcess, replica_process

@@ -15,9 +15,9 @@ from redis.exceptions import AuthenticationError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from gateway.errors import StateUnavailable
 from gateway.state.address import RedisAddress
 from gateway.state.connections import Tls, connect
-from gateway.state.port import StateUnavailable
 from gateway.state.script_client import ScriptClient
 from gateway.state.store import ScriptOptions
 from tests.live.state.replica import replica_at

@@ -11,14 +11,14 @@ from typing import Any
 from gateway.admission import Admission
 from gateway.backends.callback import CallbackBackend
 from gateway.backends.server import Server as Place
-from gateway.model import ONCE, Invocation, JsonObject, ToolDefinition, ToolResult
+from gateway.model import SINGLE_CALL_GROUP, Invocation, JsonObject, ToolDefinition, ToolResult
 from gateway.offload import ChildTasks
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.facing import reply
 from tests.unit.transport.scripted import Peer, Script, Server, serving
 
 CALL_ID, GROUP = "tg-1", "grp-1"
-LONE = ONCE + "grp-2"  # the group of a call that belongs to no conversation
+LONE = SINGLE_CALL_GROUP + "grp-2"  # the group of a call that belongs to no conversation
 CALLBACK_URL = "http://127.0.0.1:9/callbacks/token"
 DEFINITION = ToolDefinition(
     tool="builds.lint",

@@ -9,9 +9,10 @@ import logging
 import pytest
 from msgspec.structs import replace
 
-from gateway.admission import BreakerRules, NotDispatchedError
+from gateway.admission import BreakerRules
 from gateway.errors import ErrorCode
 from gateway.model import CallContext, Invocation
+from gateway.ports import NotDispatchedError
 from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, OK, Toolset, facing
 from tests.unit.backends.facing import head_of, refusal, reply
 from tests.unit.dispatch_gate import RecordingGate, refusing
@@ -94,7 +95,7 @@ async def test_any_other_status_fails_the_call_at_once_unless_it_is_answered_alr
     can_retry = invocation is IDEMPOTENT and is_busy
     assert result is not None
     assert result.failure is not None
-    assert (result.failure.message, result.failure.word, result.failure.can_retry) == (message, code, can_retry)
+    assert (result.failure.message, result.failure.public_code, result.failure.can_retry) == (message, code, can_retry)
     assert result.failure.retry_after_ms == (7000 if is_busy else None)
     assert len(toolset.noted) == 2  # never sent again, and no redirect followed
     assert at.changes == (["builds"] if status == 409 else [])

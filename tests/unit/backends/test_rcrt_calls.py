@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.errors import ErrorCode, GatewayError
-from gateway.model import ONCE
+from gateway.model import SINGLE_CALL_GROUP
 from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.crumbs import FAST_POLL, HELLO, SLOW_POLL, facing, invocation, new_id, result_of, until
 
@@ -27,7 +27,7 @@ async def test_a_result_comes_home_by_the_stream(crumbs: Crumbs) -> None:
     assert sorted(kept.settled) == sorted(ids)
 
 
-@pytest.mark.parametrize(("group", "tags"), [("d1g3st", ["session:d1g3st"]), (ONCE + "x", [])])
+@pytest.mark.parametrize(("group", "tags"), [("d1g3st", ["session:d1g3st"]), (SINGLE_CALL_GROUP + "x", [])])
 async def test_a_request_carries_what_the_runner_needs_and_an_end(crumbs: Crumbs, group: str, tags: list[str]) -> None:
     """A conversation of one call leaves no tag."""
     call_id = new_id()

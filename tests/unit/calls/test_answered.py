@@ -42,7 +42,7 @@ async def test_a_look_says_that_the_waiting_caller_got_the_result(it: Desk, resu
         kept = await answered(it, result)
         assert (kept.status, kept.remembered, kept.joined) == (result, False, False)
         assert await it.status_of_call(kept.id) == NOT_KEPT
-        assert await it.calls.earlier.look(kept.id, BOB) is None
+        assert await it.calls.stored_calls.view(kept.id, BOB) is None
     assert it.state.capacity.used_bytes == 0
 
 
@@ -51,7 +51,7 @@ async def test_it_is_over_for_its_tool_server_too(it: Desk) -> None:
     assert not await it.calls.settle(kept.id, ToolResult(value="another"))
     assert not await it.calls.challenge(kept.id, CHALLENGE)
     assert not await it.calls.is_open(kept.id, it.later.dispatched[0].run)
-    cancelled = await it.calls.earlier.cancel(kept.id, ADA)
+    cancelled = await it.calls.stored_calls.cancel(kept.id, ADA)
     assert cancelled is not None
     assert (cancelled.status, it.later.cancelled) == (NOT_KEPT, [])
     assert await it.status_of_call(kept.id) == NOT_KEPT
@@ -64,7 +64,7 @@ async def test_a_cancel_says_so_even_if_the_waiting_caller_is_answered_first(it:
         asking = asyncio.create_task(it.ask(call_id))
         await it.later.took.wait()
         it.later.on_cancel = lambda: asyncio.wait([asking])
-        cancelled = await it.calls.earlier.cancel(it.later.dispatched[0].call_id, ADA)
+        cancelled = await it.calls.stored_calls.cancel(it.later.dispatched[0].call_id, ADA)
     assert cancelled is not None
     assert (cancelled.status, (await asking).status) == (CANCELLED, CANCELLED)
 

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from gateway.calls.backlog import MAX_BYTES, MAX_COUNT, Backlog, Work
-from gateway.state.port import StateUnavailable
+from gateway.errors import StateUnavailable
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.calls.names import CallNames
-from gateway.model import ONCE, CallContext, ToolCall, ToolRef
+from gateway.model import SINGLE_CALL_GROUP, CallContext, ToolCall, ToolRef
 from gateway.state.common import check_digest
 from gateway.state.sealing import Digester
 from gateway.state.store import MARKS
@@ -144,7 +144,7 @@ def test_a_conversation_is_its_principals_own_and_one_without_a_name_is_new() ->
     assert len({NAMES.group("p", "g"), NAMES.group("q", "g"), NAMES.group("p", "h"), NAMES.group("p", "")}) == 4
     assert len({NAMES.group("p", "g"), NAMES.group("p", "g", "u"), NAMES.group("p", "g", "v")}) == 3
     assert NAMES.group("p", None) != NAMES.group("p", None)
-    assert NAMES.group("p", None).startswith(ONCE)
+    assert NAMES.group("p", None).startswith(SINGLE_CALL_GROUP)
 
 
 def test_a_question_is_who_asks_what_for_whom_whatever_the_call_is_named() -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from gateway.calls.preference import Preference
 from gateway.calls.status import PREFIX, CallView, Consent
-from gateway.errors import ErrorCode, GatewayError
+from gateway.errors import ErrorCode, GatewayError, StateUnavailable
 from gateway.model import ToolFailure, ToolResult
-from gateway.state.port import MAX_NOTE_BYTES, CallState, StateUnavailable
+from gateway.state.port import MAX_NOTE_BYTES, CallState
 from tests.unit.desk import ADA, BOB, DONE, Desk, desk
 
 pytestmark = pytest.mark.anyio
@@ -94,7 +94,7 @@ async def test_without_an_id_even_such_a_failure_can_be_asked_for(it: Desk) -> N
     """That call cannot be repeated, so nothing is pinned."""
     kept = await it.ask(None, preference=AT_ONCE)
     assert await it.calls.settle(kept.id, REPEATABLE)
-    looked = await it.calls.earlier.look(kept.id, ADA)
+    looked = await it.calls.stored_calls.view(kept.id, ADA)
     assert looked is not None
     assert (looked.status, looked.remembered) == (REPEATABLE, True)
 
@@ -103,10 +103,10 @@ async def test_a_dispatch_that_is_refused_never_was_and_without_an_id_says_so_la
     it.later.at_once = GatewayError(ErrorCode.BACKEND_UNAVAILABLE, "Not now.", retry_after_s=1)
     kept = await it.ask()
     assert (refusal(kept).message, kept.remembered) == ("Not now.", False)
-    looked = await it.calls.earlier.look("k", ADA)
+    looked = await it.calls.stored_calls.view("k", ADA)
     assert looked is not None
     assert failure(looked.status).message == "The tool did not run: Not now."
-    assert await it.calls.earlier.look("k", BOB) is None
+    assert await it.calls.stored_calls.view("k", BOB) is None
     it.later.at_once = None
     assert (await it.ask(timeout_s=0.01)).joined is False  # it may be begun once more
     it.later.at_once = GatewayError(ErrorCode.BACKEND_UNAVAILABLE, "Not now.", retry_after_s=1)
@@ -209,10 +209,10 @@ async def test_it_joins_one_that_has_an_id_too(it: Desk) -> None:
 async def test_who_was_told_otherwise_is_not_told_again(it: Desk, how: str) -> None:
     asked = await asked_for_consent(it)
     if how == "look":
-        await it.calls.earlier.look(asked.id, ADA)  # nothing is over yet
+        await it.calls.stored_calls.view(asked.id, ADA)  # nothing is over yet
         assert (await it.ask(None)).id == asked.id
         await it.calls.settle(asked.id, DONE)
-    await (it.calls.earlier.look if how == "look" else it.calls.earlier.cancel)(asked.id, ADA)
+    await (it.calls.stored_calls.view if how == "look" else it.calls.stored_calls.cancel)(asked.id, ADA)
     assert (await it.ask(None, preference=AT_ONCE)).id != asked.id
 
 
@@ -231,7 +231,7 @@ async def test_a_consent_that_came_to_nothing_has_failed(it: Desk, how: str) -> 
     if how == "failed":
         await it.calls.settle(kept.id, ToolResult(failure=ToolFailure(message="Declined.")))
     elif how == "cancelled":
-        await it.calls.earlier.cancel("k", ADA)
+        await it.calls.stored_calls.cancel("k", ADA)
     else:
         it.clock.now += 100_000
     assert await it.calls.consent_status(kept.id.removeprefix(PREFIX)) == "failed"
@@ -267,12 +267,15 @@ async def test_only_an_outcome_of_its_latest_run_counts_and_only_until_it_is_ove
 async def test_cancelling_tells_the_tool_server_once(it: Desk) -> None:
     kept = await it.ask(preference=AT_ONCE)
     for _ in range(2):
-        cancelled = await it.calls.earlier.cancel("k", ADA)
+        cancelled = await it.calls.stored_calls.cancel("k", ADA)
         assert cancelled is not None
         assert "cancelled" in failure(cancelled.status).message
     assert it.later.cancelled == [(kept.id, "g")]
     assert not await it.calls.settle(kept.id, DONE)
-    assert (await it.calls.earlier.cancel("k", BOB), await it.calls.earlier.look(kept.id, BOB)) == (None, None)
+    assert (await it.calls.stored_calls.cancel("k", BOB), await it.calls.stored_calls.view(kept.id, BOB)) == (
+        None,
+        None,
+    )
 
 
 @pytest.mark.parametrize("preference", [Preference(), Preference(respond_async=True)])
@@ -374,7 +377,7 @@ async def test_cancelling_hangs_up_on_a_tool_server_that_answers_at_once(it: Des
     async with asyncio.timeout(DEADLINE_S):
         asking = asyncio.create_task(it.ask(backend=it.now))
         await it.now.took.wait()
-        await it.calls.earlier.cancel("k", ADA)
+        await it.calls.stored_calls.cancel("k", ADA)
         assert "cancelled" in failure((await asking).status).message
     assert it.now.hung_up
 
@@ -395,7 +398,7 @@ async def test_without_the_state_nothing_is_begun_and_nothing_is_told(it: Desk) 
     it.state.away = {"begin", "get"}
     kept = await it.ask("other")
     assert (refusal(kept).code, refusal(kept).retry_after_s) == (ErrorCode.BACKEND_UNAVAILABLE, 1.0)
-    for ask in (it.calls.earlier.look, it.calls.earlier.cancel):
+    for ask in (it.calls.stored_calls.view, it.calls.stored_calls.cancel):
         with pytest.raises(GatewayError) as raised:
             await ask("k", ADA)
         assert raised.value.code is ErrorCode.BACKEND_UNAVAILABLE
@@ -447,4 +450,4 @@ async def test_an_unreadable_record_is_an_unknown_outcome(it: Desk) -> None:
     key = kept.id.removeprefix(PREFIX)
     it.state.unreadable(key)
     assert "it is unknown" in failure((await it.ask()).status).message
-    assert await it.calls.earlier.look("k", ADA) is None
+    assert await it.calls.stored_calls.view("k", ADA) is None

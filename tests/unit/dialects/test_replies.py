@@ -104,7 +104,7 @@ def test_the_word_of_another_gateway_is_taken_over_and_no_other(
     headers = {} if header is None else {"toolgate_code": header}
     failure = decode_reply(reply(200, {"success": False, "error": error}, **headers), invocation()).failure
     assert failure is not None
-    assert (failure.word, failure.extras) == (word, extras)
+    assert (failure.public_code, failure.extras) == (word, extras)
 
 
 def test_a_byte_order_mark_before_an_answer_is_ignored() -> None:

@@ -93,7 +93,7 @@ def test_every_failure_has_a_word_that_is_listed() -> None:
     """Also one that says no more than how it is counted."""
     for outcome in OUTCOMES:
         if outcome not in ("ok", "other"):
-            assert ToolFailure(message="why", outcome=outcome).word in {*FailureCode, *ErrorCode}
+            assert ToolFailure(message="why", outcome=outcome).public_code in {*FailureCode, *ErrorCode}
 
 
 def test_every_outcome_of_a_call_is_listed() -> None:

@@ -9,7 +9,7 @@ import re
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from gateway.metrics import Reading, Scraper, families
+from gateway.metrics import GaugeSample, Scraper, families
 from tests.support.scraping import made
 
 pytestmark = pytest.mark.anyio
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 async def everything() -> bytes:
     """A scrape with at least one child of every metric."""
     gauges = [family for family in families.FAMILIES.values() if family.kind == "gauge"]
-    metrics = made(gauges=[Reading(family, ('quo"te\\\n',) * len(family.labels), 1.0) for family in gauges])
+    metrics = made(gauges=[GaugeSample(family, ('quo"te\\\n',) * len(family.labels), 1.0) for family in gauges])
     metrics.request("otc", "call", 200, 0.5, 0.25, "key:ci", 100, 200)
     metrics.tool_call("mail", "Mail.Send", "ok", 0.25, "key:ci")
     metrics.refused("key:ci", "rate_limited")

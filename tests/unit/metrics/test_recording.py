@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gateway.metrics import Reading, families
+from gateway.metrics import GaugeSample, families
 from tests.support.scraping import KNOWN, made, scraped
 
 pytestmark = pytest.mark.anyio
@@ -93,12 +93,12 @@ async def test_the_tools_of_a_backend_that_is_called_other_have_labels() -> None
 
 
 async def test_a_gauge_shows_what_is_so_now_and_vanishes_with_what_it_was_about() -> None:
-    readings = [Reading(families.IN_FLIGHT, ("mail",), 3.0), Reading(families.STATE_UP, (), 1.0)]
-    metrics = made(gauges=readings)
+    samples = [GaugeSample(families.IN_FLIGHT, ("mail",), 3.0), GaugeSample(families.STATE_UP, (), 1.0)]
+    metrics = made(gauges=samples)
     assert (await scraped(metrics))["toolgate_calls_in_flight{backend=mail}"] == 3
-    readings[:] = [Reading(families.STATE_UP, (), 0.0)]
+    samples[:] = [GaugeSample(families.STATE_UP, (), 0.0)]
     found = await scraped(metrics)
     assert "toolgate_calls_in_flight{backend=mail}" not in found
     assert found["toolgate_state_up"] == 0
-    readings.append(Reading(families.IN_FLIGHT, ("mail",), 1.0))
+    samples.append(GaugeSample(families.IN_FLIGHT, ("mail",), 1.0))
     assert (await scraped(metrics))["toolgate_calls_in_flight{backend=mail}"] == 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.metrics import Metrics, Reading, families, merged
+from gateway.metrics import GaugeSample, Metrics, families, merged
 from gateway.metrics.store import Counted, Store
 from tests.support.scraping import KNOWN, made, scraped
 
@@ -88,14 +88,14 @@ def test_thousands_of_rows_are_handed_over_in_parts() -> None:
 
 
 def test_of_the_states_of_several_workers_the_worst_is_shown() -> None:
-    readings = [
-        Reading(family, (), value)
+    samples = [
+        GaugeSample(family, (), value)
         for family, values in ((families.STATE_UP, (1.0, 0.0)), (families.CATALOGUE_AGE, (5.0, 70.0)))
         for value in values
     ]
-    in_flight = [Reading(families.IN_FLIGHT, ("mail",), 2.0)] * 2
-    assert merged([*readings, *in_flight]) == [
-        Reading(families.STATE_UP, (), 0.0),
-        Reading(families.CATALOGUE_AGE, (), 70.0),
-        Reading(families.IN_FLIGHT, ("mail",), 4.0),
+    in_flight = [GaugeSample(families.IN_FLIGHT, ("mail",), 2.0)] * 2
+    assert merged([*samples, *in_flight]) == [
+        GaugeSample(families.STATE_UP, (), 0.0),
+        GaugeSample(families.CATALOGUE_AGE, (), 70.0),
+        GaugeSample(families.IN_FLIGHT, ("mail",), 4.0),
     ]

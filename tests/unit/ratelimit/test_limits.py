@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.errors import ErrorCode, GatewayError
+from gateway.errors import ErrorCode, GatewayError, StateUnavailable
 from gateway.ports import Target
 from gateway.ratelimit import MemoryBuckets, RateLimited, RateLimits, Rule
 from gateway.ratelimit.limits import LOOKS_AT_ONE, LOOKS_OF_ADDRESS
 from gateway.ratelimit.outcome import LimitOutcome
 from gateway.ratelimit.rules import LimitPlan, Parts
-from gateway.state.port import StateUnavailable
 from tests.unit.ratelimit.model import Clock, rule
 
 pytestmark = pytest.mark.anyio

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.state.port import StateUnavailable
+from gateway.errors import StateUnavailable
 from gateway.usage.ledger import Row
 from gateway.usage.recorder import AT_ONCE, MAX_ROWS, UsageRecorder
 

@@ -23,15 +23,15 @@ from gateway.calls.status import (
     view_of,
     view_of_record,
 )
-from gateway.errors import ErrorCode, GatewayError
+from gateway.errors import ErrorCode, GatewayError, StateUnavailable
 from gateway.model import JsonObject, ToolResult
 from gateway.ports import Caller
-from gateway.state.port import DONE, Record, State, StateUnavailable
+from gateway.state.port import DONE, Record, State
 
 log = logging.getLogger("gateway.calls")
 
 
-class EarlierCalls:
+class StoredCalls:
     """Shows and ends them. No caller sees another's."""
 
     def __init__(self, state: State, names: CallNames, outcomes: OutcomeRecorder, executor: Executor) -> None:
@@ -42,7 +42,7 @@ class EarlierCalls:
 
     # By the id of a call.
 
-    async def look(self, call_id: str, caller: Caller, *, delivers: bool = True) -> CallView | None:
+    async def view(self, call_id: str, caller: Caller, *, delivers: bool = True) -> CallView | None:
         """The status of a call of this caller's; None if there is none of that id.
 
         `delivers`: the caller gets its result, if there is one.
@@ -60,7 +60,7 @@ class EarlierCalls:
     async def cancel(self, call_id: str, caller: Caller) -> CallView | None:
         """Ends a call of this caller's unless it is over, and cancels it at its tool server if that is possible.
 
-        Raises as `look`.
+        Raises as `view`.
         """
         try:
             record = await self._find(call_id, caller)
@@ -76,7 +76,7 @@ class EarlierCalls:
     async def consent(self, call_id: str, caller: Caller, decision: Callable[[JsonObject], bool | None]) -> bool:
         """Takes what a user decides of the challenge that a call of this caller's waits for; False: there is none.
 
-        A call whose user does not agree is cancelled. Raises as `look`.
+        A call whose user does not agree is cancelled. Raises as `view`.
         """
         try:
             record = await self._find(call_id, caller)
@@ -128,10 +128,10 @@ class EarlierCalls:
                 raise GatewayError(ErrorCode.NOT_FOUND, "This call has expired.")
         return None
 
-    # By the request that began it (`CallTerms.request_key`).
+    # By the request that began it (`CallOptions.request_key`).
 
     async def withdraw(self, request_key: str, caller: Caller) -> None:
-        """Cancels the call of an earlier request of this caller's (`CallTerms`), if there is one that is not over."""
+        """Cancels the call of an earlier request of this caller's (`CallOptions`), if there is one that is not over."""
         try:
             record = await self._find_by_request(request_key, caller)
             if record is not None and not record.state.is_over:
