@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from gateway import __version__
@@ -56,18 +57,22 @@ def _all(release: Release, given: argparse.Namespace) -> dict[str, list[str]]:
             ended["left out"].append("the image on its real base: ask for it by RELEASE=--base=registry")
         return made
 
-    steps: dict[str, Callable[[], str]] = {
+    first: dict[str, Callable[[], str]] = {
         "the state of the checkout": lambda: _state(given.tag),
         "the copy of the checkout": lambda: _copy(release),
         "the notes": lambda: notes.write(release),
+    }
+    steps: dict[str, Callable[[], str]] = {
         "wheel and sdist": lambda: distributions.build(release),
         "the chart": lambda: chart.build(release),
-        "the image": image,
+    }
+    last: dict[str, Callable[[], str]] = {
         "the bill of materials": lambda: sbom.build(release),  # of what the image has
         "the sums": lambda: _sum(release.dist),
     }
     ended: dict[str, list[str]] = {"made": [], "left out": [], "FAILED": []}
-    for name, step in steps.items():
+
+    def take(name: str, step: Callable[[], str]) -> None:
         print(f"== {name}", flush=True)
         try:
             ended["made"].append(step())
@@ -75,6 +80,16 @@ def _all(release: Release, given: argparse.Namespace) -> dict[str, list[str]]:
             ended["left out"].append(f"{name}: {exc}")
         except FailedError as exc:
             ended["FAILED"].append(f"{name}: {exc}")
+
+    for name, step in first.items():
+        take(name, step)
+    with ThreadPoolExecutor() as pool:  # the image takes as long as everything else
+        beside = pool.submit(take, "the image", image)
+        for name, step in steps.items():
+            take(name, step)
+        beside.result()
+    for name, step in last.items():
+        take(name, step)
     return ended
 
 

@@ -6,9 +6,12 @@ the Dockerfile is built as it is, but nothing here can be said about the size or
 
 from __future__ import annotations
 
+import hashlib
 import json
 import resource
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +27,7 @@ BUILD_S = 420.0  # packages are fetched and unpacked, on a busy machine
 RUN_S = 60.0
 BASE = "python:3.14-slim-trixie"
 DEBIAN = "forky"  # the first with that Python
+KEPT_S = 86_400.0
 STAND_IN = (
     "--variant=minbase",
     "--include=python3,python3-venv,ca-certificates",
@@ -75,15 +79,24 @@ class Podman:
 
 def put_together(podman: Podman) -> None:
     """Makes the base image of a Debian with the same Python."""
-    program("mmdebstrap", "mmdebstrap")
-    file = podman.folder / "debian.tar"
-    command = ["mmdebstrap", "--quiet", *STAND_IN, DEBIAN, str(file)]
-    made = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S)
-    if made.returncode:
-        pytest.skip(f"no base image can be put together here: {made.stderr.strip()[-300:]}")
-    podman.output("import", "--quiet", str(file), BASE, timeout_s=BUILD_S)
-    file.unlink()
+    podman.output("import", "--quiet", str(_debian()), BASE, timeout_s=BUILD_S)
     need_containers(podman, BASE)
+
+
+def _debian() -> Path:
+    """The files of a Debian, kept for a day beside the programs of these tests: a release takes them too."""
+    program("mmdebstrap", "mmdebstrap")
+    recipe = hashlib.sha256(" ".join((*STAND_IN, DEBIAN)).encode()).hexdigest()[:16]
+    file = Path(sys.prefix) / f"debian-{recipe}.tar"
+    if file.exists() and time.time() - file.stat().st_mtime < KEPT_S:
+        return file
+    with TemporaryDirectory(prefix="toolgate-debian-", dir=sys.prefix) as folder:
+        archive = Path(folder) / "debian.tar"
+        command = ["mmdebstrap", "--quiet", *STAND_IN, DEBIAN, str(archive)]
+        process = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S)
+        if process.returncode:
+            pytest.skip(f"no base image can be put together here: {process.stderr.strip()[-300:]}")
+        return archive.replace(file)
 
 
 def need_containers(podman: Podman, image: str) -> None:
