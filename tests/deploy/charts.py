@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import json
 import shutil
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -60,8 +62,13 @@ def render_unchecked(given: Values, folder: Path) -> None:
 
 
 def _render(given: Values, folder: Path = CHART) -> dict[str, str]:
+    return _rendered(json.dumps(given), folder)
+
+
+@cache
+def _rendered(given: str, folder: Path) -> dict[str, str]:
     with helm_python.Chart.load(folder) as chart:
-        return cast(dict[str, str], chart.render(given, name=RELEASE, namespace=NAMESPACE))
+        return cast(dict[str, str], chart.render(json.loads(given), name=RELEASE, namespace=NAMESPACE))
 
 
 def all_of(manifests: Iterable[Manifest], kind: str) -> list[Manifest]:

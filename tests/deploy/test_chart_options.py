@@ -211,30 +211,6 @@ def test_alone_it_can_be_switched_off_too() -> None:
     assert all_of(render(values("minimal", {"enabled": True})), "Deployment")
 
 
-# The configuration.
-
-UNFIT: list[tuple[Values, str]] = [
-    ({"rate_limit": []}, "additional properties 'rate_limit' not allowed"),
-    ({"server": {"max_bodi": "1MiB"}}, "at '/config/server': additional properties 'max_bodi' not allowed"),
-    ({"server": {"shutdown_grace": "30"}}, "at '/config/server/shutdown_grace': '30' does not match"),
-    ({"backends": {"calculator": {"conect_timeout": "1s"}}}, "additional properties 'conect_timeout' not allowed"),
-    ({"backends": {"calculator": {"protocol": "otcc"}}}, "at '/config/backends/calculator"),
-    (
-        {"routes": [{"tools": "*", "backend": "calculator", "scope": ["a"]}]},
-        "additional properties 'scope' not allowed",
-    ),
-    ({"mcp": {"enabled": "maybe"}}, "at '/config/mcp/enabled'"),
-    ({"auth": "nobody"}, "at '/config/auth'"),
-]
-
-
-@pytest.mark.parametrize(("config", "message"), UNFIT)
-def test_keys_below_config_are_checked_by_the_schema_of_the_product(config: Values, message: str) -> None:
-    with pytest.raises(helm_python.HelmValuesError) as caught:
-        render(values("minimal", {"config": config}))
-    assert message in str(caught.value)
-
-
 def test_the_annotated_configuration_fits() -> None:
     written = yaml.safe_load((CHECKOUT / "config/production.yaml").read_text())
     server = {"host": "0.0.0.0", "admin": {"host": "0.0.0.0"}}

@@ -39,6 +39,8 @@ REFUSED: list[tuple[Values, str]] = [
     ({"resources": {"request": {}}}, "at '/resources': additional properties 'request' not allowed"),
     ({"networkPolicy": {"callers": [{"pods": {}}]}}, "at '/networkPolicy/callers/0': additional properties 'pods'"),
     ({"config": {"auth": "nobody"}}, "at '/config/auth': value must be 'none'"),
+    ({"config": {"server": {"max_bodi": "1MiB"}}}, "at '/config/server': additional properties 'max_bodi' not allowed"),
+    ({"config": {"backends": {"calculator": {"protocol": "otcc"}}}}, "at '/config/backends/calculator"),
     ({"config": {"routes": []}}, "at '/config/routes': minItems: got 0, want 1"),
     ({"config": {"server": {"shutdown_grace": "30"}}}, "at '/config/server/shutdown_grace': '30' does not match"),
     ({"config": {"server": {"host": "127.0.0.1"}}}, "config.server.host is 127.0.0.1, where nothing outside"),

@@ -29,7 +29,6 @@ from tests.support.stored_calls import (
     orphans,
     outcome_of,
     state_of,
-    until,
 )
 
 pytestmark = pytest.mark.anyio
@@ -132,27 +131,6 @@ async def test_only_the_owner_dispatches_queues_or_forgets_a_call(open_replica: 
     assert await two.advance(key, [DISPATCHING], ACCEPTED)
 
 
-async def test_only_the_new_owner_of_a_queued_call_sends_it(
-    open_replica: OpenReplica, redis_server: RedisServer
-) -> None:
-    frozen, successor = await open_replica(), await open_replica()
-    new = call(state=DISPATCHING)
-    await frozen.begin(new)
-    assert await frozen.advance(new.key, [DISPATCHING], REGISTERED)
-    assert isinstance(await successor.begin(new), Exists)  # the other lives
-
-    async def is_taken() -> bool:
-        with redis_server.connect() as redis:
-            redis.zadd("toolgate:replicas", {frozen.replica: 0})  # as if it had not been heard of for long
-        return await begins(successor, new)
-
-    await until(is_taken, "it is taken over")
-    assert not await frozen.advance(new.key, [REGISTERED, DISPATCHING], DISPATCHING)
-    await frozen.forget(new.key)
-    record = await found(successor, new.key)
-    assert (record.state, record.replica) == (DISPATCHING, successor.replica)
-
-
 async def test_claims_are_bounded_and_shared(open_replica: OpenReplica) -> None:
     dead, one, two = await open_replica(), await open_replica(), await open_replica()
     keys = {(await began(dead, to=ACCEPTED)).key for _ in range(30)}
@@ -227,15 +205,6 @@ async def test_a_call_whose_first_begin_was_lost_on_the_way_back_is_begun_again(
     assert isinstance(begun, Created)
     assert begun.record.note == b"second"
     assert (await joined(state, structs.replace(new, note=b"third"))).note == b"second"
-
-
-async def test_a_begin_whose_caller_left_is_undone_for_other_replicas_too(open_replica: OpenReplica) -> None:
-    state, other = await open_replica(), await open_replica()
-    new = call()
-    beginning = asyncio.create_task(state.begin(new))
-    await asyncio.sleep(0)
-    beginning.cancel()
-    await until(lambda: begins(other, new), "the call is free for another replica")
 
 
 async def test_heartbeats_must_fit_into_a_lease() -> None:

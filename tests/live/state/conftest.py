@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack
 import pytest
 
 from gateway.state.redis import RedisState
-from tests.live.state.replica import LEASE_S, replica_at
+from tests.live.state.replica import replica_at
 from tests.support.redis_server import RedisServer
 from tests.support.stored_calls import until
 
@@ -20,8 +20,8 @@ class Replicas:
         self._url = url
         self._opened = opened
 
-    async def open(self, lease_s: float = LEASE_S) -> RedisState:
-        state = replica_at(self._url, lease_s)
+    async def open(self) -> RedisState:
+        state = replica_at(self._url)
         self._opened.push_async_callback(state.aclose)
         await state.start()
         await until(lambda: not state._background, "it has read the settings of Redis")

@@ -1,4 +1,4 @@
-"""A replica as a process of its own, to be killed and frozen: `python -m tests.live.state.replica URL LEASE`.
+"""A replica as a process of its own, to be killed and frozen: `python -m tests.live.state.replica URL`.
 
 It reads one command a line, `[method, argument...]`, and answers each with a line of JSON.
 """
@@ -24,14 +24,13 @@ from gateway.state.server_store import ServerStore
 from tests.support.stored_calls import KEYS, begins, call
 
 LEASE_S = 0.6
-LONG_LEASE_S = 3.0  # longer than a busy machine lets a process wait that has to be found alive
 LIMITS = StateLimits(max_pending=10_000)
 ANSWERS_S = 20.0  # starting an interpreter included, on a busy machine
 
 
-def replica_at(where: RedisClient | str, lease_s: float = LEASE_S) -> RedisState:
+def replica_at(where: RedisClient | str) -> RedisState:
     """A replica that is not started yet, on a client or at a URL."""
-    timing = Timing(lease_s=lease_s, beat_s=0.1, settle_in_s=1.2, poll_s=0.3)
+    timing = Timing(lease_s=LEASE_S, beat_s=0.1, settle_in_s=1.2, poll_s=0.3)
     redis = connect(RedisAddress.parse(where)) if isinstance(where, str) else where
     return RedisState(ServerStore(redis), LIMITS, Sealer(KEYS, "state"), timing=timing)
 
@@ -57,11 +56,11 @@ class ReplicaProcess:
 
 
 @asynccontextmanager
-async def replica_process(url: str, lease_s: float = LEASE_S) -> AsyncIterator[ReplicaProcess]:
+async def replica_process(url: str) -> AsyncIterator[ReplicaProcess]:
     """Starts one; ends it however it is by then."""
     checkout = Path(__file__).parents[3]
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.live.state.replica", url, str(lease_s)), cwd=checkout, stdin=PIPE, stdout=PIPE
+        *(sys.executable, "-m", "tests.live.state.replica", url), cwd=checkout, stdin=PIPE, stdout=PIPE
     )
     try:
         running = ReplicaProcess(process)
@@ -87,12 +86,12 @@ async def _answer(state: RedisState, command: list[Any]) -> Any:
             return "hello"
 
 
-async def _serve(url: str, lease_s: float) -> None:
-    state = replica_at(url, lease_s)
+async def _serve(url: str) -> None:
+    state = replica_at(url)
     await state.start()
     while line := await asyncio.to_thread(sys.stdin.readline):
         print(json.dumps(await _answer(state, json.loads(line))), flush=True)
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(sys.argv[1], float(sys.argv[2])))
+    asyncio.run(_serve(sys.argv[1]))

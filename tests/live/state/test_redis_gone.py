@@ -175,19 +175,6 @@ async def test_a_frozen_redis_delays_no_caller_for_long(redis_server: RedisServe
     assert await waiting is not None
 
 
-@pytest.mark.parametrize("many", [200, pytest.param(2000, marks=[pytest.mark.soak, pytest.mark.alone])])
-async def test_many_wait_through_a_crash(redis_server: RedisServer, replicas: Replicas, many: int) -> None:
-    one, two = await replicas.open(), await replicas.open()
-    keys = [held.key for held in await asyncio.gather(*(began(one, to=ACCEPTED) for _ in range(many)))]
-    waiting = [asyncio.create_task((one, two)[number % 2].wait(key, LONG_S)) for number, key in enumerate(keys)]
-    await asyncio.sleep(0)
-    redis_server.restart()
-    await back(one, two)
-    assert all(await asyncio.gather(*(two.settle(key, key.encode()) for key in keys)))
-    for key, record in zip(keys, await asyncio.gather(*waiting), strict=True):
-        assert outcome_of(record) == key.encode()
-
-
 async def test_a_wait_ends_in_time_however_redis_is(redis_server: RedisServer, replicas: Replicas) -> None:
     state = await replicas.open()
     key = (await began(state, to=ACCEPTED)).key

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from gateway.state.port import UNKNOWN, CallState, Created, Exists, Record
+from gateway.state.port import Created, Exists
 from gateway.state.redis import RedisState
 from tests.live.state.conftest import Replicas
 from tests.live.state.replica import replica_at, replica_process
 from tests.live.state.test_redis_gone import once_reached
 from tests.support.redis_server import RedisServer
-from tests.support.stored_calls import ACCEPTED, DISPATCHING, DONE, began, begins, call, state_of, until
+from tests.support.stored_calls import DISPATCHING, began, begins, call, state_of, until
 
 pytestmark = pytest.mark.anyio
 
@@ -64,47 +63,6 @@ async def test_a_call_begun_after_the_snapshot_waits_until_its_replica_restores_
         begun = await asking
     assert isinstance(begun, Exists)
     assert begun.record.state is DISPATCHING
-
-
-async def test_a_call_that_ended_after_the_snapshot_has_its_result_wherever_it_ended(
-    redis_server: RedisServer, replicas: Replicas, caplog: pytest.LogCaptureFixture
-) -> None:
-    one, two = await replicas.open(), await replicas.open()
-    before = [await began(one, to=ACCEPTED) for _ in range(2)]
-    snapshot(redis_server)
-    since = [await began(one, to=ACCEPTED) for _ in range(2)]
-    for there, here in (before, since):
-        assert await two.settle(there.key, b"there")
-        assert await one.settle(here.key, b"here")
-    caplog.set_level(logging.INFO, "gateway.state")
-    redis_server.restart()
-    await until(lambda: caplog.messages.count("the state is reached") >= 2, "both have Redis again")
-    for record in (*before, *since):
-        assert await state_of(one, record.key) is DONE
-
-
-async def test_a_call_whose_outcome_is_lost_with_its_replica_becomes_unknown(
-    redis_server: RedisServer, replicas: Replicas
-) -> None:
-    one = await replicas.open()
-    held = [await began(one, to=ACCEPTED) for _ in range(2)]
-    async with replica_process(redis_server.url) as two:
-        for record in held:
-            assert await two.ask("settle", record.key, "there")
-        await until(lambda: _are(one, held, DONE), "who holds them has heard of it")
-        await until(lambda: not one.pending(), "and holds them no more")
-        two.process.kill()
-        await two.process.wait()
-    with redis_server.connect() as redis:
-        redis.flushall()
-    redis_server.restart()
-    await until(lambda: _are(one, held, UNKNOWN), "they are unknown")
-    assert one.pending() == {}
-    assert isinstance(await one.begin(call(key=held[0].key)), Exists)
-
-
-async def _are(state: RedisState, records: list[Record], reached: CallState) -> bool:
-    return [await state_of(state, record.key) for record in records] == [reached] * len(records)
 
 
 async def test_after_a_restart_without_loss_new_calls_wait_only_for_a_moment(

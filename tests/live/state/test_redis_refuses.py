@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import pytest
 from redis import Redis
 
 from gateway.errors import StateUnavailable
-from gateway.state.owned_calls import MAX_RECENT_BYTES
-from gateway.state.port import ACCEPTED, AWAITING_USER, DISPATCHING, DONE, Full, OutcomeTooLarge
+from gateway.state.port import ACCEPTED, AWAITING_USER, DONE, Full, OutcomeTooLarge
 from tests.live.state.conftest import Replicas
 from tests.support.redis_server import RedisServer
-from tests.support.stored_calls import UNKNOWN, began, begins, call, judges, orphans, state_of, until
+from tests.support.stored_calls import began, begins, call, state_of, until
 
 pytestmark = pytest.mark.anyio
 
@@ -63,28 +62,6 @@ async def test_a_redis_that_refuses_writes_counts_as_away_and_the_log_says_why(
     assert await begins(state)
 
 
-async def test_no_replica_is_dead_because_redis_refused_all_heartbeats(
-    redis_server: RedisServer, replicas: Replicas
-) -> None:
-    states = [await replicas.open() for _ in range(5)]
-    for state in states:
-        await judges(state, await replicas.open())
-    keys = [(await began(state, to=DISPATCHING)).key for state in states]
-    with refusing(redis_server, *NO_WRITES) as redis:
-        await until(lambda: leases_that_last(redis) == 0, "every lease has run out")
-    with redis_server.connect() as redis:
-
-        async def all_are_back() -> bool:
-            for state in states:
-                with suppress(StateUnavailable):
-                    assert not await state.claim_orphans(100)
-            return leases_that_last(redis) == len(states)
-
-        await until(all_are_back, "every replica has its lease again")
-    await until(lambda: all(state.is_up for state in states), "every replica has Redis again")
-    assert {await state_of(states[0], key) for key in keys} == {DISPATCHING}
-
-
 async def test_a_redis_without_memory_takes_no_new_calls_and_loses_none_that_it_has(
     redis_server: RedisServer, replicas: Replicas
 ) -> None:
@@ -127,29 +104,3 @@ async def test_a_caller_takes_no_more_of_redis_than_is_left_for_others(
         assert 3 <= kept.count("greedy") <= 6  # half of it, less what the server takes for itself
         assert kept.count("another") >= 1
         redis.config_set("maxmemory", 0)
-
-
-async def test_calls_that_run_again_in_old_data_are_claimed_by_their_owner(
-    redis_server: RedisServer, replicas: Replicas
-) -> None:
-    """Redis comes back with a snapshot. What ended since then, too long ago to be remembered, would run for a day."""
-    state = await replicas.open()
-    accepted, dispatching = await began(state, to=ACCEPTED), await began(state, to=DISPATCHING)
-    running = await began(state, to=ACCEPTED)
-    with redis_server.connect() as redis:
-        redis.save()
-    for ended in (accepted, dispatching):
-        assert await state.settle(ended.key, b"outcome")
-    for _ in range(MAX_RECENT_BYTES // RESULT_BYTES + 1):  # so many results later that those are not reported again
-        assert await state.settle((await began(state)).key, bytes(RESULT_BYTES))
-    redis_server.restart()
-    with redis_server.connect() as redis:
-        assert redis.hget(f"toolgate:{{{dispatching.key}}}:call", "state") == b"%d" % DISPATCHING
-    claimed = await orphans(state, 2)
-    assert {key: record.state for key, record in claimed.items()} == {
-        accepted.key: ACCEPTED,
-        dispatching.key: UNKNOWN,
-    }
-    assert claimed[accepted.key].replica == state.replica
-    assert await state_of(state, running.key) is ACCEPTED
-    assert not await state.claim_orphans(100)

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.auth import Keys, Reason
 from gateway.auth.keys import UnfitKeyError
-from tests.support.authenticators import authentication, bearer, handmade, issuer, refused, with_header
+from tests.support.authenticators import authentication, bearer, refused, with_header
 from tests.support.keys import KINDS, issuer_with, jwk, private, public
 
 every_algorithm = pytest.mark.parametrize(("algorithm", "kind"), KINDS.items(), ids=KINDS)
@@ -64,12 +64,6 @@ def test_keys_that_a_token_brings_along_are_not_used(number: int) -> None:
         refused(auth, head, Reason.SIGNATURE)
     else:
         assert auth.identify(head).principal == "jwt::alice"
-
-
-def test_a_token_with_a_detached_payload_is_refused() -> None:
-    """RFC 7797."""
-    head = handmade({"alg": "HS256", "b64": False, "crit": ["b64"]}, b"")
-    refused(authentication(issuer()), head, Reason.UNREADABLE)
 
 
 @pytest.mark.parametrize(

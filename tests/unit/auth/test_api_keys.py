@@ -90,24 +90,6 @@ def test_two_credentials_are_refused_even_if_both_are_good(auth: Authentication,
     assert not error.attempted
 
 
-def test_a_remembered_token_does_not_excuse_a_key_beside_it() -> None:
-    auth = keys_and_tokens()
-    token = bearer()
-    auth.identify(token)
-    refused(auth, with_header(token.headers[b"authorization"], oxp_api_key=KEY), Reason.SEVERAL)
-    refused(auth, with_header(token.headers[b"authorization"], oxp_api_key="wrong"), Reason.SEVERAL)
-
-
-def test_a_token_is_no_key_where_there_are_only_keys() -> None:
-    refused(keys_only(), bearer(), Reason.ISSUER)
-
-
-def test_tokens_are_taken_beside_keys() -> None:
-    auth = keys_and_tokens()
-    assert auth.identify(bearer()).principal == "jwt::alice"
-    refused(auth, bearer(key=OTHER * 2), Reason.SIGNATURE)
-
-
 def test_without_any_credential_the_answer_says_what_to_send() -> None:
     error = refused(keys_only(), without_header(), Reason.MISSING)
     assert error.headers == ((b"www-authenticate", b'Bearer realm="toolgate"'),)

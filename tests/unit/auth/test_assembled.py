@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import time
 from base64 import urlsafe_b64encode
@@ -170,14 +169,6 @@ def test_a_header_of_a_proxys_that_comes_twice_is_refused() -> None:
     good = from_proxy(token()).headers[name]
     head = Head(method="POST", path="/tools/call", headers={name: good}, lines=((name, b"x"), (name, good)))
     refused(auth, head, Reason.SEVERAL)
-
-
-def test_keys_have_their_ids_and_scopes() -> None:
-    digest = hashlib.sha256(KEY.encode()).hexdigest()
-    auth = assembled(api_keys=[{"id": "nightly", "hash": f"sha256:{digest}", "scopes": ["calc", "mail"]}])
-    caller = Caller(principal="key:nightly", account="key:nightly", scopes=frozenset({"calc", "mail"}))
-    assert auth.identify(without_header(oxp_api_key=KEY)) == caller
-    refused(auth, token(), Reason.ISSUER)
 
 
 @asynccontextmanager

@@ -7,10 +7,8 @@ from typing import Any
 import jwt
 import pytest
 
-from gateway.auth import NoAuthentication, Reason
-from gateway.auth.authentication import CACHE_ENTRIES
-from gateway.ports import ANONYMOUS, Caller
-from gateway.wire import Head
+from gateway.auth import Reason
+from gateway.ports import Caller
 from tests.support.authenticators import (
     CLAIMS,
     HS256,
@@ -39,11 +37,6 @@ def test_a_colon_in_a_subject_cannot_pass_for_one_of_the_issuer() -> None:
     assert (one, other) == ("jwt:https://idp:8443%3Ax", "jwt:https://idp:8443:x")
 
 
-def test_without_authentication_everybody_is_anonymous_and_credentials_are_ignored() -> None:
-    assert NoAuthentication().identify(with_header("Bearer garbage")) is ANONYMOUS
-    assert NoAuthentication().identify(Head(method="GET", path="/tools", headers={})) is ANONYMOUS
-
-
 @pytest.mark.parametrize("form", ["bearer {}", "BEARER {}", "Bearer   {} "])
 def test_the_scheme_folds_case_and_blanks(form: str) -> None:
     token = bearer().headers[b"authorization"].decode().removeprefix("Bearer ")
@@ -53,14 +46,6 @@ def test_the_scheme_folds_case_and_blanks(form: str) -> None:
 @pytest.mark.parametrize("secret", [OTHER_SECRET, SECRET + "x", SECRET.upper()])
 def test_a_token_signed_with_another_secret_is_refused(secret: str) -> None:
     refused(authentication(), bearer(key=secret))
-
-
-def test_a_token_with_any_byte_of_its_signature_changed_is_refused() -> None:
-    value = bearer().headers[b"authorization"]
-    start = value.rindex(b".") + 1
-    for at in range(start, len(value) - 1):  # the last character also holds two bits of nothing
-        changed = b"A" if value[at : at + 1] != b"A" else b"B"
-        refused(authentication(), with_header(value[:at] + changed + value[at + 1 :]))
 
 
 def test_a_token_without_a_signature_is_refused() -> None:
@@ -76,13 +61,6 @@ OTHER_WORDS: list[Any] = [None, 7, ["HS256"], {}, "none", "None", "", "HS384", "
 @pytest.mark.parametrize("header", [*NO_HEADERS, *({"alg": word} for word in OTHER_WORDS)])
 def test_the_header_does_not_choose_the_algorithm(header: Any) -> None:
     refused(authentication(), handmade(header, CLAIMS))
-
-
-@pytest.mark.parametrize("algorithm", ["HS384", "HS512"])
-def test_another_algorithm_with_the_right_secret_is_refused(algorithm: str) -> None:
-    secret = SECRET * 2  # long enough for either
-    token = bearer(key=secret, algorithm=algorithm)
-    refused(authentication(issuer(secret)), token, Reason.ALGORITHM)
 
 
 FIRST = issuer(name="https://first.example")
@@ -148,12 +126,13 @@ def test_a_token_is_remembered_by_all_of_it() -> None:
     refused(auth, with_header(value[:-1]))
 
 
-def test_as_many_good_tokens_are_remembered_as_there_is_room_for() -> None:
+def test_as_many_good_tokens_are_remembered_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.auth.authentication.CACHE_ENTRIES", 10)
     auth = authentication()
     first = handmade(HS256, CLAIMS | {"sub": "first"})
     second = handmade(HS256, CLAIMS | {"sub": "second"})
     callers = auth.identify(first), auth.identify(second)
-    for number in range(CACHE_ENTRIES - 2):
+    for number in range(8):
         auth.identify(handmade(HS256, CLAIMS | {"sub": str(number)}))
     assert auth.identify(first) is callers[0]
     auth.identify(handmade(HS256, CLAIMS | {"sub": "one more"}))

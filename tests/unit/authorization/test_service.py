@@ -210,7 +210,7 @@ async def test_a_service_that_comes_back_is_told_of(caplog: pytest.LogCaptureFix
     assert said == ["the authorization service gives no decision", "the authorization service decides again"]
 
 
-@pytest.mark.parametrize("status", [400, 401, 403, 404, 413, 422, 431, 451])
+@pytest.mark.parametrize("status", [400, 403, 413])
 async def test_a_question_that_the_service_refuses_denies_whatever_is_configured(status: int) -> None:
     for runs_on_failure in (True, False):
         async with desk(answering(http_reply(status, b"canary"), YES), runs_on_failure=runs_on_failure) as it:
@@ -222,7 +222,7 @@ async def test_a_question_that_the_service_refuses_denies_whatever_is_configured
             assert it.counted == ["denied", "allowed"]
 
 
-@pytest.mark.parametrize("status", [301, 408, 429, 500, 503])
+@pytest.mark.parametrize("status", [301, 429, 500])
 async def test_a_service_in_trouble_does_as_is_configured(status: int) -> None:
     async with desk(answering(http_reply(status, b"")), runs_on_failure=True) as it:
         await it.decide()

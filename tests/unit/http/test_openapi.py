@@ -13,7 +13,7 @@ from gateway.dialects.fields import MAX_TOOL_ID
 from gateway.dialects.recognise import DIALECTS
 from gateway.http.openapi import BY_KEY, BY_TOKEN, document
 from tests.oracle import FAILURE_CODES, Operation
-from tests.oracle.test_oracle import GOOD, coded
+from tests.oracle.examples import GOOD, coded
 from tests.wire import call_examples
 
 DOCUMENT: dict[str, Any] = json.loads(document("1.2.3", "https://tools.example.com"))
