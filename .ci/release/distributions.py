@@ -10,6 +10,7 @@ import tarfile
 import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def build(release: Release) -> str:
     names = (f"toolgate-{release.version}-py3-none-any.whl", f"toolgate-{release.version}.tar.gz")
     first, second = release.work / "first", release.work / "second"
     with ThreadPoolExecutor() as pool:
-        list(pool.map(lambda paths: _build(release, *paths, names), ((CHECKOUT, first), (release.copy, second))))
+        list(pool.map(partial(_build, release, names), (CHECKOUT, release.copy), (first, second)))
         for name in names:
             must_be_same(first / name, second / name)
         run(beside_python("twine"), "--no-color", "check", "--strict", *(first / name for name in names))
@@ -55,7 +56,7 @@ def build(release: Release) -> str:
     return f"{' and '.join(names)}: two builds are the same, and each runs in an empty environment"
 
 
-def _build(release: Release, source: Path, folder: Path, names: tuple[str, str]) -> None:
+def _build(release: Release, names: tuple[str, str], source: Path, folder: Path) -> None:
     run(
         *(sys.executable, "-m", "build", f"--outdir={folder}", source),
         environment=release.environment,
