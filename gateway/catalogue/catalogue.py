@@ -136,6 +136,7 @@ class Catalogue:
         self._unfrozen = 0  # tools in snapshots since the collector was last told of them
         self._tasks: list[asyncio.Task[None] | asyncio.Task[bool]] = []
         self._asks_once = False
+        self._logs_problems = False  # once all had their time: until then, who owns a tool may change with each list
         self._refreshing: dict[str, asyncio.Task[None]] = {}
 
     async def adopt(self, other: Catalogue) -> None:
@@ -178,6 +179,7 @@ class Catalogue:
         """Begins to ask in the background."""
         self._turns.begin()
         self._tasks = [asyncio.create_task(self._keep(entry)) for entry in self._entries.values()]
+        self._tasks.append(asyncio.create_task(self._log_when_ready()))
 
     async def ask_once(self) -> None:
         """Asks each backend once and no more, in place of `start`, and waits as long as `wait_ready` does."""
@@ -189,7 +191,18 @@ class Catalogue:
     async def _ask(self, entry: BackendEntry) -> bool:
         is_listed = await self._refresh(entry)
         self._turns.note_tried(entry.source.name)
+        self._begin_to_log()
         return is_listed
+
+    async def _log_when_ready(self) -> None:
+        await self._turns.wait()
+        self._begin_to_log()
+
+    def _begin_to_log(self) -> None:
+        if self.ready and not self._logs_problems:
+            self._logs_problems = True
+            for entry in self._entries.values():
+                _log_problems(entry)
 
     async def aclose(self) -> None:
         """Stops asking. The last snapshot stays."""
@@ -292,7 +305,8 @@ class Catalogue:
         entry.evaluation, entry.listing = evaluation, listing
         self._note_listed(entry)
         await _log_changes(entry, before)
-        _log_problems(entry)
+        if self._logs_problems:
+            _log_problems(entry)
 
     def _note_listed(self, entry: BackendEntry) -> None:
         if entry.last_error is not None:
@@ -332,7 +346,7 @@ class Catalogue:
                 entry.published = merged.published.get(name, 0)
                 entry.shadowed = tuple(merged.shadowed.get(name, ()))
                 entry.renamed = tuple(merged.renamed.get(name, ()))
-                if name not in changed:  # a tool of another backend may hide one of its own
+                if self._logs_problems and name not in changed:  # a tool of another backend may hide one of its own
                     _log_problems(entry)
             self._rested_at = loop.time() + REST * (loop.time() - began)
         self._on_rebuilt()

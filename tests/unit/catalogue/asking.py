@@ -38,8 +38,11 @@ class ToolServer(Unasked):
         self.rejected: tuple[Rejected, ...] = ()
         self.failure: Exception | None = None
         self.hangs = False
+        self.delay: asyncio.Event | None = None  # before an answer
 
     async def list_tools(self) -> Listing:
+        if self.delay is not None:
+            await self.delay.wait()
         if self.hangs:
             await asyncio.Event().wait()
         if self.failure is not None:

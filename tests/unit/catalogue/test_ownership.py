@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 
 import pytest
@@ -14,7 +15,7 @@ from gateway.model import Rejected, ToolRef
 from gateway.naming import digest_name
 from gateway.ports import Caller
 from gateway.published import Route
-from tests.unit.catalogue.asking import CALLER, DOWN, ToolServer, found, route, running, source, tool
+from tests.unit.catalogue.asking import CALLER, DEADLINE_S, DOWN, ToolServer, found, route, running, source, tool
 
 pytestmark = pytest.mark.anyio
 
@@ -114,6 +115,25 @@ async def test_a_toolkit_that_a_route_writes_out_is_kept_for_a_backend_that_has_
         await hours.pass_()
         others = {"Bank.Refund@1.0.0": "jokes", "Banker.Greet@1.0.0": "jokes"}  # which the bank has not
         assert owners(catalogue) == OF_BANK | others
+
+
+async def test_an_owner_that_lists_its_tools_last_at_a_start_gets_others_one_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    town = Town("Bank.Pay@99.0.0")
+    town.bank.delay = asyncio.Event()
+    catalogue = Catalogue(town.sources())
+    await catalogue.start()
+    async with asyncio.timeout(DEADLINE_S):
+        while catalogue.status("jokes").age_s is None:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        town.bank.delay.set()
+        await catalogue.wait_ready()
+    await catalogue.aclose()
+    (line,) = [vars(record) for record in caplog.records if record.message == "tools of a backend are left out"]
+    assert line["tools"] == [
+        "Bank.Pay@99.0.0: Bank.Pay belongs to backend 'bank', whose route 'Bank.*' comes first" + meant("jokes")
+    ]
 
 
 async def test_what_a_backend_lists_in_vain_is_not_for_others_to_list() -> None:
