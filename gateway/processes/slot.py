@@ -9,7 +9,7 @@ import signal
 import socket
 import sys
 from asyncio.subprocess import Process
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -26,6 +26,7 @@ from gateway.settings import Config
 
 log = logging.getLogger("gateway.workers")
 
+PROGRAM = ("-m", "gateway.processes.worker")
 LASTING_S = 10.0  # a worker that lived so long did not die of starting
 FIRST_PAUSE_S = 0.25  # before a worker that died sooner is replaced, twice as long each time
 LAST_PAUSE_S = 15.0
@@ -38,14 +39,7 @@ MISSED_AT_FIRST = round(60.0 / REPORT_S)  # to start an interpreter on a machine
 
 
 class WorkerSlot:
-    """Starts a worker with the current configuration, and replaces it when it dies or hangs.
-
-    `ready` is set while a worker accepts callers by the current configuration, `failed` once one has died that never
-    did; `reason` is why the last of those could not start. A worker that has missed more than `patience` reports hangs.
-    `has_lost`: a worker ended with results that it could not store. `gauges` are those of its last report; what it has
-    counted since the report before is handed to `count`; `count_death` is told why a worker ended that was to go on.
-    `view` answers questions of the worker.
-    """
+    """Starts a worker with the current configuration, and replaces it when it dies or hangs."""
 
     def __init__(
         self,
@@ -55,19 +49,25 @@ class WorkerSlot:
         count_death: Callable[[str], None],
         view: View,
         *,
-        patience: int = MISSED,
+        program: Sequence[str] = PROGRAM,
+        report_s: float = REPORT_S,
         first_pause_s: float = FIRST_PAUSE_S,
     ) -> None:
-        self.ready, self.failed = asyncio.Event(), asyncio.Event()
-        self.reason: str | None = None
-        self.has_lost = False
-        self.gauges: list[GaugeSample] = []
+        """`count` takes what the worker has counted since its last report, `count_death` why one ended that was to go
+        on. `view` answers questions of the worker. `program` are the arguments of the interpreter.
+        """
         self.number = number
+        self.ready = asyncio.Event()  # set while a worker accepts callers by the current configuration
+        self.failed = asyncio.Event()  # set once one has died that never did
+        self.reason: str | None = None  # why the last of those could not start
+        self.has_lost = False  # a worker ended with results that it could not store
+        self.gauges: list[GaugeSample] = []  # of its last report
         self._stop = stop
         self._count = count
         self._count_death = count_death
         self._view = view
-        self._patience = patience
+        self._program = program
+        self._report_s = report_s
         self._first_pause_s = first_pause_s
         self._starts = 0
         self._is_replaced = self._has_hung = False  # the current worker, or the last one
@@ -142,7 +142,7 @@ class WorkerSlot:
             sys.executable,
             *(f"-W{option}" for option in sys.warnoptions),
             "-P",  # the worker imports what this process would, wherever it is started
-            *("-m", "gateway.processes.worker", "--number", str(self.number), "--control", str(control.fileno())),
+            *(*self._program, "--number", str(self.number), "--control", str(control.fileno())),
             *listen,
             env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
             pass_fds=(control.fileno(), *numbers),
@@ -181,12 +181,12 @@ class WorkerSlot:
         """
         self._missed = 0
         while not self._stop.asked.is_set():
-            if self._missed > (self._patience if self._report else MISSED_AT_FIRST):
+            if self._missed > (MISSED if self._report else MISSED_AT_FIRST):
                 log.warning("a worker hangs and is killed", extra=self._who())
                 self._has_hung = True
                 self.kill()
                 return
-            await asyncio.sleep(REPORT_S)
+            await asyncio.sleep(self._report_s)
             self._missed += 1
 
     async def _join(self, config: Callable[[], Config]) -> None:
