@@ -117,5 +117,10 @@ def reference_text() -> str:
     return reference.markdown(json_schema())
 
 
+def main(words: Sequence[str]) -> None:
+    """Prints the schema, or with `--markdown` the reference."""
+    sys.stdout.write(reference_text() if "--markdown" in words else schema_text())
+
+
 if __name__ == "__main__":
-    sys.stdout.write(reference_text() if "--markdown" in sys.argv[1:] else schema_text())
+    main(sys.argv[1:])

@@ -13,7 +13,6 @@ from tests.support.markdown import ROOT, anchors, links
 
 GITHUB = ROOT / ".github"
 WORKFLOWS = sorted((GITHUB / "workflows").glob("*.yml"))
-FORMS = sorted(path for path in (GITHUB / "ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml")
 PAGES = (ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md")
 TARGETS = {
     target
@@ -30,7 +29,6 @@ MAY_WRITE = {  # who may change anything, and what
 }
 
 each_workflow = pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
-each_form = pytest.mark.parametrize("path", FORMS, ids=lambda path: path.stem)
 
 
 def _read(path: Path) -> dict[Any, Any]:
@@ -114,26 +112,6 @@ def test_every_file_of_ours_that_is_run_can_be_run(path: Path) -> None:
     for step in _steps(path):
         for name in re.findall(r"\.ci/[\w-]+", step.get("run", "")):
             assert (ROOT / name).stat().st_mode & 0o111
-
-
-@each_form
-def test_a_form_asks_for_something_and_names_every_question_once(path: Path) -> None:
-    form = _read(path)
-    assert form.keys() == {"name", "description", "labels", "body"}
-    asked = [part for part in form["body"] if part["type"] != "markdown"]
-    assert {part["type"] for part in asked} <= {"textarea", "input", "dropdown", "checkboxes"}
-    assert all(part["attributes"]["label"] for part in asked)
-    ids = [part["id"] for part in asked]
-    assert len(ids) == len({*ids})
-    assert any(part.get("validations", {}).get("required") for part in asked)
-    for part in asked:
-        if part["type"] in {"dropdown", "checkboxes"}:
-            assert part["attributes"]["options"]
-
-
-def test_there_is_a_form_for_each_kind_of_issue_and_no_other_way() -> None:
-    assert {path.stem for path in FORMS} == {"bug", "feature", "protocol"}
-    assert _read(GITHUB / "ISSUE_TEMPLATE/config.yml") == {"blank_issues_enabled": False}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

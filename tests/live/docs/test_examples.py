@@ -12,7 +12,6 @@ from tests.live.docs.terminal import Terminal
 from tests.support.markdown import ROOT, blocks, commands
 
 EXAMPLES = sorted(path for path in (ROOT / "examples").iterdir() if path.is_dir())
-MAX_LINES = 60  # of all files of a folder, without empty ones
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
@@ -28,9 +27,3 @@ def test_an_example_does_what_its_page_says(example: Path, tmp_path: Path) -> No
                 terminal.enter(command)
                 if command.line.startswith("toolgate serve"):
                     terminal.env["TOOLGATE_URL"] = f"http://127.0.0.1:{terminal.ports['8080']}"
-
-
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)
-def test_an_example_is_short(example: Path) -> None:
-    lines = [line for file in example.iterdir() for line in file.read_text("utf-8").splitlines() if line.strip()]
-    assert len(lines) <= MAX_LINES

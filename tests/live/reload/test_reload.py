@@ -13,11 +13,10 @@ import httpx
 import pytest
 
 from tests import plainhttp
-from tests.live.calls.site import crumbs_settings
 from tests.support.authority import Authority
 from tests.support.calling import call, caller, value
 from tests.support.changing import REFUSED, change, copy, write
-from tests.support.processes import Settings, demo_server, gateway, settings, until
+from tests.support.processes import Settings, gateway, settings, until
 from tests.support.toolserver import Exchange, echo, tool_server
 from tests.support.yard import WORK, yard
 
@@ -137,15 +136,6 @@ async def test_a_call_of_a_backend_that_is_gone_still_gets_its_outcome() -> None
             await until(lambda: bool(running.logged(closed)), closed)
             assert await tools.call_back([7]) == [200]  # as whatever comes late
             assert tools.ran_once
-
-
-async def test_an_event_stream_that_stays_is_not_opened_again() -> None:
-    async with demo_server("rcrt") as crumbs:
-        config = crumbs_settings(crumbs)
-        async with gateway(config) as running, caller(running.url) as http:
-            await change(running, config | {"errors": {"strict": True}})
-            assert (await call(http, "Crumbs.NoSuch")).status_code == 400
-            assert len(running.logged("an event stream is open")) == 1
 
 
 async def test_a_renewed_certificate_is_shown_to_the_next_caller_and_a_broken_one_is_not_used(tmp_path: Path) -> None:

@@ -17,9 +17,10 @@ pytestmark = pytest.mark.anyio
 BOTH = ("127.0.0.1", "[::1]")
 
 
-@pytest.mark.parametrize("workers", [1, 2])
 @pytest.mark.parametrize(
-    ("host", "admin"), [("::", ["127.0.0.1", "::1"]), (["127.0.0.1", "::1"], "::")], ids=["everywhere", "list"]
+    ("host", "admin", "workers"),
+    [("::", ["127.0.0.1", "::1"], 1), (["127.0.0.1", "::1"], "::", 2)],
+    ids=["everywhere", "list"],
 )
 async def test_callers_and_operators_come_over_both_families(
     host: Any, admin: Any, workers: int, redis_url: str
