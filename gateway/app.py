@@ -36,6 +36,10 @@ from gateway.console.host import ConsoleHost
 from gateway.console.log import RecentLines
 from gateway.console.public import public_console
 from gateway.console.view import View
+from gateway.core.ports import Backend, Receiver
+from gateway.core.sealing import Digester, Sealer, TimedSealer
+from gateway.core.surfaces import Surface
+from gateway.core.tracing import random_digits
 from gateway.http.accesslog import AccessLog
 from gateway.http.apps import admin_app, public_app
 from gateway.http.clientip import ip_of
@@ -47,15 +51,11 @@ from gateway.memory import BodyMemory
 from gateway.metrics import Metrics, Scraper
 from gateway.offload import ChildTasks, Offload
 from gateway.pipeline import Pipeline
-from gateway.ports import Backend, Receiver
 from gateway.request import Request
 from gateway.responses import ResponseBuilder
 from gateway.server import Listener
 from gateway.settings import Config, StateSettings
-from gateway.state.sealing import Digester, Sealer, TimedSealer
-from gateway.surfaces import Surface
 from gateway.telemetry import wiring
-from gateway.tracing import random_digits
 
 
 class Gateway:

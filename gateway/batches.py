@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 
 from msgspec import Struct
 
-from gateway.jsontext import encode
+from gateway.core.jsontext import encode
+from gateway.core.surfaces import OpenedBatch
+from gateway.core.wire import Body, WireReply
 from gateway.request import Request
-from gateway.surfaces import OpenedBatch
-from gateway.wire import Body, WireReply
 
 
 class _Whole(Struct, frozen=True):

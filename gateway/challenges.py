@@ -15,11 +15,11 @@ from hashlib import blake2b
 
 from msgspec import Struct
 
-from gateway import jsontext
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import Json, JsonObject
-from gateway.state.sealing import Sealer, Unsealable
-from gateway.surfaces import Awaited
+from gateway.core import jsontext
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import Json, JsonObject
+from gateway.core.sealing import Sealer, Unsealable
+from gateway.core.surfaces import Awaited
 
 # Tokens live so much longer than calls: one replica seals them by its clock, another opens them by its own. These may
 # differ by an hour either way, as where a clock is set to the wrong time zone.

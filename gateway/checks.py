@@ -9,9 +9,9 @@ import logging
 
 from msgspec.structs import replace
 
-from gateway import jsontext
-from gateway.errors import ErrorCode, FailureCode, GatewayError, NotJsonError, unavailable
-from gateway.model import Arguments, Json, ToolFailure, ToolResult
+from gateway.core import jsontext
+from gateway.core.errors import ErrorCode, FailureCode, GatewayError, NotJsonError, unavailable
+from gateway.core.model import Arguments, Json, ToolFailure, ToolResult
 from gateway.offload import ChildTasks, OffloadError, OverrunError
 from gateway.published import InputCheck, OutputCheck, PublishedTool
 from gateway.schemas import by_parameter

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from gateway.errors import ConfigError
+from gateway.core.errors import ConfigError
 from gateway.settings import Config, reference, yamlnode
 from gateway.settings.cursor import ParseContext, TooManyProblemsError
 from gateway.settings.substitution import Substitution

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TypeVar
 
 from gateway.calls.stored_calls import StoredCalls
-from gateway.errors import ErrorCode, GatewayError
-from gateway.ports import Caller
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.ports import Caller
+from gateway.core.surfaces import CancelByRequest, FollowUp, OpenedCancel, OpenedConsent, ResumeRequest, StatusRequest
+from gateway.core.wire import WireReply
 from gateway.request import Request
 from gateway.responses import ResponseBuilder
-from gateway.surfaces import CancelByRequest, FollowUp, OpenedCancel, OpenedConsent, ResumeRequest, StatusRequest
-from gateway.wire import WireReply
 
 MAX_REJOIN_S = 600.0  # a caller that comes back for an answer may come again
 

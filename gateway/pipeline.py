@@ -23,18 +23,11 @@ from gateway.calls.status import BROKEN, PREFIX, WITHDRAWN, CallView
 from gateway.catalogue.listing import Lists
 from gateway.challenges import Consents
 from gateway.checks import Checks, checked
-from gateway.errors import RETRY_AFTER_S, ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
-from gateway.followups import answer_follow_up, found
-from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
-from gateway.listeners import Listeners
-from gateway.model import Arguments, CallContext, Invocation, Json, ToolCall, user_of
-from gateway.ports import Authenticator, Authorizer, Caller, Limiter, Operation, SyncBackend
-from gateway.published import PublishedTool
-from gateway.request import Request, forwarded, read_document
-from gateway.requirements import check_requirements, for_user, granted
-from gateway.responses import CALL_ID, ResponseBuilder, refusal, with_headers
-from gateway.routing import Router
-from gateway.surfaces import (
+from gateway.core.errors import RETRY_AFTER_S, ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
+from gateway.core.jsontext import ALWAYS_HERE_BYTES, is_wide
+from gateway.core.model import Arguments, CallContext, Invocation, Json, ToolCall, user_of
+from gateway.core.ports import Authenticator, Authorizer, Caller, Limiter, Operation, SyncBackend
+from gateway.core.surfaces import (
     NO_OPTIONS,
     CallOptions,
     Handover,
@@ -47,8 +40,15 @@ from gateway.surfaces import (
     OpenedOverview,
     RefusedOpening,
 )
-from gateway.tracing import TRACEPARENT, Step, Trace, continued, unrecorded
-from gateway.wire import Body, StreamReply, WireReply
+from gateway.core.tracing import TRACEPARENT, Step, Trace, continued, unrecorded
+from gateway.core.wire import Body, StreamReply, WireReply
+from gateway.followups import answer_follow_up, found
+from gateway.listeners import Listeners
+from gateway.published import PublishedTool
+from gateway.request import Request, forwarded, read_document
+from gateway.requirements import check_requirements, for_user, granted
+from gateway.responses import CALL_ID, ResponseBuilder, refusal, with_headers
+from gateway.routing import Router
 
 log = logging.getLogger("gateway.pipeline")
 

@@ -13,9 +13,9 @@ from typing import Self
 
 from msgspec.structs import replace
 
-from gateway.model import Decode, Json, Requirements, ToolDefinition, ToolRef
-from gateway.naming import version_key
-from gateway.ports import Backend, Target
+from gateway.core.model import Decode, Json, Requirements, ToolDefinition, ToolRef
+from gateway.core.ports import Backend, Target
+from gateway.core.tool_names import version_key
 from gateway.schemas import CompiledSchema, Finding, SchemaError
 
 NULL = {"type": "null"}  # what a tool returns that returns nothing

@@ -8,15 +8,15 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway import jsontext
-from gateway.encoders import Encoder
-from gateway.errors import ErrorCode, GatewayError, NotJsonError
-from gateway.model import Json, Progress, ToolResult
-from gateway.ports import Operation, ServerRequest
+from gateway.core import jsontext
+from gateway.core.encoders import Encoder
+from gateway.core.errors import ErrorCode, GatewayError, NotJsonError
+from gateway.core.model import Json, Progress, ToolResult
+from gateway.core.ports import Operation, ServerRequest
+from gateway.core.surfaces import Surface
+from gateway.core.tracing import UNTRACED, Trace
+from gateway.core.wire import Head, Headers
 from gateway.published import PublishedTool
-from gateway.surfaces import Surface
-from gateway.tracing import UNTRACED, Trace
-from gateway.wire import Head, Headers
 
 # Must not be repeated: a head with two of these means two things to two readers.
 SINGLE = (

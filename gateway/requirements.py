@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import CallContext, JsonObject, ToolCall
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import CallContext, JsonObject, ToolCall
 from gateway.published import PublishedTool
 
 

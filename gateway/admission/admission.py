@@ -14,9 +14,9 @@ from msgspec import Struct
 
 from gateway.admission.breaker import CLOSED, HALF_OPEN, OPEN, Breaker, BreakerRules, BreakerState
 from gateway.admission.replica import Lease, Replica, replica_of
-from gateway.errors import RETRY_AFTER_S, GatewayError, unavailable
-from gateway.model import JsonObject
-from gateway.ports import DispatchGate
+from gateway.core.errors import RETRY_AFTER_S, GatewayError, unavailable
+from gateway.core.model import JsonObject
+from gateway.core.ports import DispatchGate
 
 T = TypeVar("T")
 Check = Callable[[T], Awaitable[str | None]]

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 
 from gateway.admission.breaker import CLOSED, Breaker
-from gateway.model import JsonObject
+from gateway.core.model import JsonObject
 
 log = logging.getLogger("gateway.admission")
 

@@ -21,7 +21,7 @@ from gateway.auth.keys import read_pem
 from gateway.auth.tokens import AUTHORIZATION, Path, account_of_issuer, without_login
 from gateway.backends.credentials import fixed_headers
 from gateway.backends.server import client_context
-from gateway.ports import ANONYMOUS, Authenticator
+from gateway.core.ports import ANONYMOUS, Authenticator
 from gateway.settings import AuthSettings, JwtSettings, LoginSettings
 from gateway.settings.proxies import proxy_for
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gateway.assembly.generation import Current
 from gateway.calls.registry import Calls
 from gateway.challenges import CallChallenge, Challenge, Challenges, Looks, digest
-from gateway.ports import Backend
+from gateway.core.ports import Backend
 from gateway.request import Request
 
 FAILED = "failed"

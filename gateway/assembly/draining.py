@@ -15,7 +15,7 @@ from gateway.assembly.generation import Generation
 from gateway.authorization import HttpAuthorizer
 from gateway.backends.server import Server
 from gateway.calls.registry import Calls
-from gateway.ports import Backend, Receiver
+from gateway.core.ports import Backend, Receiver
 from gateway.state.port import State
 
 log = logging.getLogger("gateway.reload")

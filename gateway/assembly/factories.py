@@ -17,13 +17,15 @@ from gateway.backends.openapi import OpenApiBackend
 from gateway.backends.rcrt import RcrtBackend
 from gateway.backends.server import BackendContext, Server
 from gateway.catalogue.evaluation import Source
+from gateway.core.encoders import Encoder
+from gateway.core.ports import Backend, Receiver
+from gateway.core.sealing import Digester, Sealer, TimedSealer
+from gateway.core.surfaces import Surface
 from gateway.dialects import mcp
 from gateway.dialects.mcp import McpSurface
 from gateway.dialects.mcp_auth import Protection
 from gateway.dialects.recognise import REST
-from gateway.encoders import Encoder
 from gateway.http.origins import PageOrigins
-from gateway.ports import Backend, Receiver
 from gateway.published import InputCheck, OutputCheck, Route
 from gateway.ratelimit import MemoryBuckets, RateLimits, Rule
 from gateway.ratelimit.calendar import DAY_S
@@ -43,9 +45,7 @@ from gateway.settings.openapi import OpenApiBackendSettings
 from gateway.state.address import RedisAddress
 from gateway.state.memory import MemoryState
 from gateway.state.port import State, StateLimits
-from gateway.state.sealing import Digester, Sealer, TimedSealer
 from gateway.state.store import PartitionStore
-from gateway.surfaces import Surface
 from gateway.usage import Ledger, UsageRecorder
 
 if TYPE_CHECKING:

@@ -15,15 +15,15 @@ from gateway.assembly.files import Fingerprints, fingerprints, named_files
 from gateway.authorization import HttpAuthorizer
 from gateway.backends.server import Server
 from gateway.catalogue.catalogue import Catalogue
-from gateway.errors import ConfigError
+from gateway.core.errors import ConfigError
+from gateway.core.ports import Authenticator, Backend
+from gateway.core.surfaces import Surface
 from gateway.metrics import GaugeSample
 from gateway.pipeline import Pipeline
-from gateway.ports import Authenticator, Backend
 from gateway.published import PublishedTool
 from gateway.ratelimit import RateLimits
 from gateway.routing import Router
 from gateway.settings import Config
-from gateway.surfaces import Surface
 
 T = TypeVar("T")
 

@@ -13,14 +13,14 @@ from gateway.assembly.factories import DIALECTS, is_shared
 from gateway.assembly.generation import Current, Generation
 from gateway.auth import Reason
 from gateway.backends.server import Server
+from gateway.core.model import JsonObject
+from gateway.core.surfaces import Surface
 from gateway.memory import BodyMemory
 from gateway.metrics import GaugeSample, LabelValues, Metrics, families
-from gateway.model import JsonObject
 from gateway.offload import ChildTasks, Offload
 from gateway.settings import Config
 from gateway.settings.limits import ALWAYS_THERE, BUILT_IN
 from gateway.state.port import State
-from gateway.surfaces import Surface
 
 BREAKERS = {"closed": 0.0, "half_open": 1.0, "open": 2.0}
 

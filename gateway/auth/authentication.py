@@ -25,9 +25,9 @@ from gateway.auth.refusals import (
     undecided,
 )
 from gateway.auth.tokens import AUTHORIZATION, JwtIssuer, MalformedError, TokenParts, caller_of, take_apart
-from gateway.errors import UnauthenticatedError, UndecidedError
-from gateway.ports import ANONYMOUS, Caller
-from gateway.wire import Head
+from gateway.core.errors import UnauthenticatedError, UndecidedError
+from gateway.core.ports import ANONYMOUS, Caller
+from gateway.core.wire import Head
 
 CACHE_ENTRIES = 10_000  # about 3 MB; a verification costs 20 us (HS256) to 200 us (ES256), a hit 1 us
 CACHE_S = 60.0  # a changed secret or a withdrawn key takes effect within this

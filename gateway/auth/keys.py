@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from cryptography.x509 import load_der_x509_certificate
 from jwt.algorithms import Algorithm
 
-from gateway.model import Json
+from gateway.core.model import Json
 
 HS256 = "HS256"
 SECRET_BYTES = 32  # RFC 7518, section 3.2: a key at least as long as the hash

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from gateway.errors import UnauthenticatedError, UndecidedError
+from gateway.core.errors import UnauthenticatedError, UndecidedError
 
 REALM = b'Bearer realm="toolgate"'  # at least one parameter must follow the scheme
 

@@ -19,12 +19,13 @@ from functools import cache
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from gateway import __version__, jsontext
+from gateway import __version__
 from gateway.auth.keys import Keys, KeySet, KeySetError, Verifier, named_in_tokens
 from gateway.auth.tokens import MAX_NAME, without_login
-from gateway.model import Json, JsonObject
+from gateway.core import jsontext
+from gateway.core.model import Json, JsonObject
+from gateway.core.wire import Headers
 from gateway.transport import Origin, Proxy
-from gateway.wire import Headers
 
 log = logging.getLogger("gateway.auth")
 

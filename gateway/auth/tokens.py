@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from gateway import jsontext
 from gateway.auth.keys import Keys
 from gateway.auth.refusals import Reason, refused
-from gateway.model import JsonObject
-from gateway.ports import Caller
+from gateway.core import jsontext
+from gateway.core.model import JsonObject
+from gateway.core.ports import Caller
 
 Claims = Mapping[str, Any]
 Path = tuple[str, ...]  # what stands between the dots of a claim's name

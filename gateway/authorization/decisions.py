@@ -10,9 +10,9 @@ import re
 
 from msgspec import UNSET, Struct, UnsetType
 
-from gateway import jsontext
-from gateway.model import Arguments, Json, ToolCall
-from gateway.ports import Caller, Target
+from gateway.core import jsontext
+from gateway.core.model import Arguments, Json, ToolCall
+from gateway.core.ports import Caller, Target
 
 DENIED = "denied"  # the reason of a denial that gives none which can be passed on
 UNDECIDED = "undecided"  # the reason if the policy says nothing of the call

@@ -25,11 +25,11 @@ from gateway.authorization.decisions import (
     read_decision,
 )
 from gateway.authorization.places import NoPlaceError, Places
-from gateway.errors import RETRY_AFTER_S, DeniedError, ErrorCode, GatewayError
-from gateway.model import JsonObject, ToolCall, ToolRef
-from gateway.ports import Caller, Target
+from gateway.core.errors import RETRY_AFTER_S, DeniedError, ErrorCode, GatewayError
+from gateway.core.model import JsonObject, ToolCall, ToolRef
+from gateway.core.ports import Caller, Target
+from gateway.core.wire import Headers
 from gateway.transport import Kind, Pool, Reply, TransportError
-from gateway.wire import Headers
 
 log = logging.getLogger("gateway.authorization")
 

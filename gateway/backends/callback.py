@@ -21,10 +21,10 @@ from gateway.backends.callback_targets import CallbackTargets, Target
 from gateway.backends.exchange import BROKEN, HttpExchange, check_sent, note_broken_off, note_status
 from gateway.backends.lists import ListReader
 from gateway.backends.server import USER_AGENT, BackendContext, Server, open_pool
+from gateway.core.errors import UNAVAILABLE, ErrorCode, unavailable
+from gateway.core.model import SINGLE_CALL_GROUP, Invocation, Listing, Rejected, ToolFailure, ToolResult
+from gateway.core.ports import DispatchGate
 from gateway.dialects import callback, callback_toolset, replies
-from gateway.errors import UNAVAILABLE, ErrorCode, unavailable
-from gateway.model import SINGLE_CALL_GROUP, Invocation, Listing, Rejected, ToolFailure, ToolResult
-from gateway.ports import DispatchGate
 from gateway.settings import CallbackBackendSettings
 from gateway.transport import Kind, Origin, Reply, TransportError
 

@@ -14,11 +14,11 @@ from collections.abc import Callable, Sequence
 from gateway.backends.callback_targets import CallbackTargets
 from gateway.backends.credentials import Credentials
 from gateway.backends.server import USER_AGENT, Server
+from gateway.core.model import SINGLE_CALL_GROUP
+from gateway.core.wire import WireRequest
 from gateway.dialects import callback
 from gateway.dialects.fields import JSON_TYPE
-from gateway.model import SINGLE_CALL_GROUP
 from gateway.transport import Pool, TransportError
-from gateway.wire import WireRequest
 
 log = logging.getLogger("gateway.backends")
 

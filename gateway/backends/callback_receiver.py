@@ -17,10 +17,10 @@ from typing import assert_never
 
 from gateway.backends.callback_notices import Notices
 from gateway.backends.challenges import is_https_or_loopback
+from gateway.core.model import Decode, ToolResult
+from gateway.core.ports import Outcomes
 from gateway.dialects import callback
-from gateway.model import Decode, ToolResult
 from gateway.offload import ChildTasks, OffloadError, OverrunError
-from gateway.ports import Outcomes
 
 log = logging.getLogger("gateway.backends")
 

@@ -8,12 +8,12 @@ import re
 from collections.abc import Sequence
 from urllib.parse import urljoin, urlsplit
 
-from gateway import jsontext
 from gateway.backends.credentials import Credentials
 from gateway.backends.server import USER_AGENT, Server, path_and_query
+from gateway.core import jsontext
+from gateway.core.errors import UNAVAILABLE, ErrorCode, GatewayError
+from gateway.core.model import JsonObject
 from gateway.dialects.replies import NotOursError
-from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError
-from gateway.model import JsonObject
 from gateway.transport import Origin, TransportError
 
 log = logging.getLogger("gateway.backends")

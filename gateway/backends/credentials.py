@@ -12,6 +12,7 @@ from collections.abc import Callable
 import jwt
 
 from gateway.backends.oauth import ClientCredentials
+from gateway.core.wire import Headers
 from gateway.settings import (
     ApiKeyAuthSettings,
     BackendSettings,
@@ -21,7 +22,6 @@ from gateway.settings import (
     OAuthAuthSettings,
 )
 from gateway.settings.backends import PRINCIPAL, SigningSettings
-from gateway.wire import Headers
 
 CACHED_SUBJECTS = 1024  # minting costs 10 us, and one caller usually calls more than once a minute
 API_KEY_HEADERS = {"otc": b"otc-api-key", "oxp": b"oxp-api-key"}  # OXP was called OTC once, and so was its header

@@ -11,20 +11,20 @@ from time import monotonic
 
 from msgspec.structs import replace
 
-from gateway import jsontext
 from gateway.admission import Lease, Replica
 from gateway.backends.challenges import Challenges
 from gateway.backends.credentials import credentials_of
 from gateway.backends.oauth import ClientCredentials, NoTokenError
 from gateway.backends.server import NAMES_ORIGIN, USER_AGENT, BackendContext, Server
+from gateway.core import jsontext
+from gateway.core.errors import RETRY_AFTER_S, FailureCode, GatewayError, unavailable
+from gateway.core.model import Invocation, Json, Listing, ToolFailure, ToolResult
+from gateway.core.ports import CallCodec, DispatchGate, LargeReply
+from gateway.core.wire import WireRequest
 from gateway.dialects import replies
-from gateway.errors import RETRY_AFTER_S, FailureCode, GatewayError, unavailable
-from gateway.model import Invocation, Json, Listing, ToolFailure, ToolResult
 from gateway.offload import OffloadError
-from gateway.ports import CallCodec, DispatchGate, LargeReply
 from gateway.settings import BackendSettings
 from gateway.transport import Kind, Reply, TransportError
-from gateway.wire import WireRequest
 
 log = logging.getLogger("gateway.backends")
 

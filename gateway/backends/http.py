@@ -10,12 +10,12 @@ from gateway.backends.exchange import HttpExchange
 from gateway.backends.lists import ListReader
 from gateway.backends.oxp_forms import OxpForms
 from gateway.backends.server import BackendContext
+from gateway.core.errors import unavailable
+from gateway.core.jsontext import encode
+from gateway.core.model import Invocation, Listing, ToolResult
+from gateway.core.ports import Backend, DispatchGate, ServerDialect
 from gateway.dialects import recognise, rest
 from gateway.dialects.listings import NO_REPORT, Group, Report, read_list
-from gateway.errors import unavailable
-from gateway.jsontext import encode
-from gateway.model import Invocation, Listing, ToolResult
-from gateway.ports import Backend, DispatchGate, ServerDialect
 from gateway.settings import HttpBackendSettings
 from gateway.transport import Reply
 

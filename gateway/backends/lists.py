@@ -9,10 +9,10 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
+from gateway.core.errors import unavailable
+from gateway.core.jsontext import encode
+from gateway.core.model import Listing, ToolDefinition
 from gateway.dialects import listings
-from gateway.errors import unavailable
-from gateway.jsontext import encode
-from gateway.model import Listing, ToolDefinition
 from gateway.offload import Offload, OffloadError, OverrunError
 from gateway.offload.tasks import Parts, Task
 from gateway.settings import BackendSettings

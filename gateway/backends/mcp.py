@@ -11,7 +11,6 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from gateway import jsontext
 from gateway.admission import Lease
 from gateway.backends.challenges import is_https_or_loopback
 from gateway.backends.exchange import MAX_LIST_BYTES, HttpExchange
@@ -24,18 +23,19 @@ from gateway.backends.mcp_pages import all_pages
 from gateway.backends.mcp_sessions import McpSessions, SessionRecord
 from gateway.backends.mcp_tasks import McpTasks, TaskTerms
 from gateway.backends.server import BackendContext, Server
+from gateway.core import jsontext
+from gateway.core.errors import ErrorCode, GatewayError, unavailable
+from gateway.core.model import CallContext, Invocation, Json, JsonObject, Listing, ToolResult
+from gateway.core.ports import DispatchGate, LargeReply
+from gateway.core.wire import Answer, WireRequest
 from gateway.dialects import mcp_responses, mcp_results, mcp_server, mcp_server_tasks, replies
 from gateway.dialects.mcp_listings import read_tools
 from gateway.dialects.mcp_pages import is_page, read_page
 from gateway.dialects.mcp_responses import Denial
 from gateway.dialects.mcp_results import RpcFailure
 from gateway.dialects.mcp_server import HeaderArguments
-from gateway.errors import ErrorCode, GatewayError, unavailable
-from gateway.model import CallContext, Invocation, Json, JsonObject, Listing, ToolResult
-from gateway.ports import DispatchGate, LargeReply
 from gateway.settings.backends import McpBackendSettings
 from gateway.transport import Kind, Reply, TransportError
-from gateway.wire import Answer, WireRequest
 
 CALL = WireRequest(method=b"POST", path="")  # stands for one that `_send` makes
 EMPTY_CONTEXT = CallContext()

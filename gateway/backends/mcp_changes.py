@@ -17,9 +17,9 @@ from msgspec import Struct
 from gateway.backends.mcp_channel import MAX_SIDE_BYTES, McpChannel, Peer
 from gateway.backends.mcp_messages import is_about_access, message_of_event
 from gateway.backends.mcp_sessions import REPROBE_S, McpSessions, SessionRecord
-from gateway.backoff import Backoff, jittered
+from gateway.core.backoff import Backoff, jittered
+from gateway.core.sse import is_event_stream
 from gateway.dialects import mcp_server
-from gateway.sse import is_event_stream
 from gateway.transport import EventBudget, EventReader, Kind, StreamedReply, TransportError
 
 log = logging.getLogger("gateway.backends")

@@ -15,7 +15,7 @@ from time import monotonic
 import msgspec
 from msgspec import Struct
 
-from gateway.model import Invocation, JsonObject
+from gateway.core.model import Invocation, JsonObject
 
 KEPT_S = 3600.0
 MAX_KEPT = 1000

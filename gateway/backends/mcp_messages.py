@@ -7,10 +7,10 @@ import re
 import msgspec
 from msgspec import Raw, Struct
 
-from gateway import jsontext
+from gateway.core import jsontext
+from gateway.core.model import Json, JsonObject
 from gateway.dialects import mcp_results
 from gateway.dialects.mcp_wire import is_number
-from gateway.model import Json, JsonObject
 
 MAX_ELICITATION_BYTES = 64 * 1024  # of the params of a request for elicitation
 MAX_BEGIN = 512  # bytes of a message, in which it says what it is unless it is odd

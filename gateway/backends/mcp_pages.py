@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from gateway.backends.exchange import MAX_LIST_BYTES
+from gateway.core.errors import unavailable
+from gateway.core.jsontext import encode
+from gateway.core.model import JsonObject
 from gateway.dialects.mcp_pages import decode_page
-from gateway.errors import unavailable
-from gateway.jsontext import encode
-from gateway.model import JsonObject
 from gateway.transport import Reply
 
 MAX_PAGES = 1000

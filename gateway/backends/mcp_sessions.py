@@ -19,10 +19,12 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway import jsontext
 from gateway.backends.mcp_channel import MAX_SIDE_BYTES, McpChannel, Peer
 from gateway.backends.mcp_messages import is_about_access
 from gateway.backends.server import Server
+from gateway.core import jsontext
+from gateway.core.model import Json, JsonObject
+from gateway.core.wire import WireRequest
 from gateway.dialects import mcp_responses, mcp_results, mcp_server, replies
 from gateway.dialects.mcp_responses import MODERN_ERRORS
 from gateway.dialects.mcp_results import RpcFailure
@@ -34,9 +36,7 @@ from gateway.dialects.mcp_wire import (
     SESSION,
     UNSUPPORTED_VERSION,
 )
-from gateway.model import Json, JsonObject
 from gateway.transport import Kind, Reply, TransportError
-from gateway.wire import WireRequest
 
 HANDSHAKE_S = 15.0  # for both handshakes together
 INITIALIZED_S = 3.0  # for what a server has to say to the notification that ends a handshake

@@ -18,17 +18,17 @@ from gateway.backends.openapi_credentials import OpenApiCredentials, OwnCredenti
 from gateway.backends.openapi_documents import MAX_HOPS, DocumentFile, Documents, DocumentUrl, Fetched, redirected
 from gateway.backends.openapi_terms import terms_of
 from gateway.backends.server import USER_AGENT, BackendContext, Server, open_ssl_context, static_headers
-from gateway.errors import unavailable
-from gateway.jsontext import encode
-from gateway.model import Invocation, Listing, ToolResult
+from gateway.core.errors import unavailable
+from gateway.core.jsontext import encode
+from gateway.core.model import Invocation, Listing, ToolResult
+from gateway.core.ports import Backend, DispatchGate
+from gateway.core.wire import Headers, WireRequest
 from gateway.openapi.codec import plan_of
 from gateway.openapi.serialise import encoded_path
 from gateway.openapi.tools import decoder, read_operations
-from gateway.ports import Backend, DispatchGate
 from gateway.settings.openapi import OpenApiBackendSettings
 from gateway.settings.proxies import proxy_for
 from gateway.transport import Limits, Origin, Pool, Reply, TransportError
-from gateway.wire import Headers, WireRequest
 
 LOOK = WireRequest(method=b"HEAD", path="")  # shows whether the API answers at all, and runs no operation
 CONNECT_S = 10.0  # to the server of a document, which is fetched in the background

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from msgspec.structs import replace
 
 from gateway.backends.openapi_credentials import OpenApiCredentials, masked
-from gateway.model import Invocation, Json, ToolResult
+from gateway.core.model import Invocation, Json, ToolResult
+from gateway.core.ports import LargeReply
+from gateway.core.wire import Answer, Headers, WireReply, WireRequest
 from gateway.openapi.answers import in_utf8
 from gateway.openapi.codec import OpenApiCodec, plan_of
-from gateway.ports import LargeReply
 from gateway.transport import Reply, TransportError
-from gateway.wire import Answer, Headers, WireReply, WireRequest
 
 GONE = (404, 410)
 CREATED = (201, 202)  # answers whose Location is shown

@@ -19,8 +19,9 @@ from msgspec.structs import replace
 from gateway.backends.credentials import Credentials, Minted
 from gateway.backends.oauth import ClientCredentials
 from gateway.backends.server import USER_AGENT
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import CallContext, Invocation
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import CallContext, Invocation
+from gateway.core.wire import Headers, WireRequest
 from gateway.openapi.plan import Access, Key, Lent
 from gateway.settings import BearerAuthSettings, HeaderAuthSettings, JwtAuthSettings, OAuthAuthSettings
 from gateway.settings.openapi_auth import (
@@ -32,7 +33,6 @@ from gateway.settings.openapi_auth import (
     SchemesAuthSettings,
 )
 from gateway.transport import Proxy
-from gateway.wire import Headers, WireRequest
 
 COOKIE = b"cookie"
 AUTHORIZATION = b"authorization"

@@ -12,12 +12,12 @@ from time import monotonic
 
 from msgspec.structs import replace
 
-from gateway import jsontext
+from gateway.core import jsontext
+from gateway.core.errors import GatewayError
+from gateway.core.model import Invocation, Json, JsonObject, ToolResult
+from gateway.core.ports import CallCodec, DispatchGate, ServerDialect
+from gateway.core.wire import Answer
 from gateway.dialects import recognise, replies, rest
-from gateway.errors import GatewayError
-from gateway.model import Invocation, Json, JsonObject, ToolResult
-from gateway.ports import CallCodec, DispatchGate, ServerDialect
-from gateway.wire import Answer
 
 log = logging.getLogger("gateway.backends")
 

@@ -14,7 +14,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Literal
 
-from gateway import jsontext
 from gateway.admission import Lease
 from gateway.backends.exchange import check_sent, note_broken_off
 from gateway.backends.rcrt_answers import FAILURES, AnswerError
@@ -23,13 +22,14 @@ from gateway.backends.rcrt_discovery import Discovery
 from gateway.backends.rcrt_pending import PendingCall, PendingCalls
 from gateway.backends.rcrt_stream import EventStream
 from gateway.backends.server import BackendContext, Server
+from gateway.core import jsontext
+from gateway.core.errors import ErrorCode, GatewayError, unavailable
+from gateway.core.model import Invocation, Listing, ToolFailure, ToolResult
+from gateway.core.ports import DispatchGate
+from gateway.core.wire import Headers
 from gateway.dialects import rcrt
-from gateway.errors import ErrorCode, GatewayError, unavailable
-from gateway.model import Invocation, Listing, ToolFailure, ToolResult
-from gateway.ports import DispatchGate
 from gateway.settings import RcrtBackendSettings
 from gateway.transport import TransportError
-from gateway.wire import Headers
 
 log = logging.getLogger("gateway.backends")
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gateway import jsontext
+from gateway.core import jsontext
+from gateway.core.errors import GatewayError
+from gateway.core.model import Json
 from gateway.dialects.rcrt import MAX_DEPTH
-from gateway.errors import GatewayError
-from gateway.model import Json
 from gateway.transport import Reply, TransportError
 
 MAX_REASON = 200  # characters of a plain-text error that go to our log

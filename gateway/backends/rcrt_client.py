@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from gateway import jsontext
 from gateway.backends.rcrt_answers import AnswerError, BrokenAnswerError, check_type, decode, reason
 from gateway.backends.rcrt_tokens import Tokens
 from gateway.backends.server import USER_AGENT, Server
+from gateway.core import jsontext
+from gateway.core.model import Json, JsonObject
+from gateway.core.wire import Headers
 from gateway.dialects.fields import JSON_TYPE
 from gateway.dialects.rcrt import MAX_DEPTH, OWN_TAG, REQUEST_SCHEMAS, Crumb, decode_crumb
-from gateway.model import Json, JsonObject
 from gateway.offload import ChildTasks, OffloadError
 from gateway.settings import RcrtBackendSettings
 from gateway.transport import Reply
-from gateway.wire import Headers
 
 OUTPUTS = (b"output", b"result")  # members of a breadcrumb's context that hold what a tool returned
 

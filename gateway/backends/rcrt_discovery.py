@@ -12,12 +12,12 @@ from msgspec import Struct
 from gateway.backends.lists import ListReader
 from gateway.backends.rcrt_answers import FAILURES, WideAnswerError, check_type
 from gateway.backends.rcrt_client import RcrtClient
+from gateway.core.errors import GatewayError, unavailable
+from gateway.core.jsontext import encode
+from gateway.core.model import JsonObject, Listing, Rejected, ToolDefinition
+from gateway.core.tool_names import DefinitionError
 from gateway.dialects import rcrt, rcrt_tools
 from gateway.dialects.listings import MAX_VALUES, most_values
-from gateway.errors import GatewayError, unavailable
-from gateway.jsontext import encode
-from gateway.model import JsonObject, Listing, Rejected, ToolDefinition
-from gateway.naming import DefinitionError
 from gateway.offload import Offload
 from gateway.settings import RcrtBackendSettings
 

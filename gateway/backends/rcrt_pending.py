@@ -17,11 +17,11 @@ from typing import Any
 from gateway.backends.rcrt_answers import FAILURES, BrokenAnswerError
 from gateway.backends.rcrt_client import RcrtClient
 from gateway.backends.rcrt_stream import EventStream
-from gateway.backoff import Backoff
+from gateway.core.backoff import Backoff
+from gateway.core.errors import unavailable
+from gateway.core.model import ToolResult
+from gateway.core.ports import DispatchGate, Outcomes
 from gateway.dialects import rcrt
-from gateway.errors import unavailable
-from gateway.model import ToolResult
-from gateway.ports import DispatchGate, Outcomes
 from gateway.transport import Kind, TransportError
 
 log = logging.getLogger("gateway.backends")

@@ -13,13 +13,13 @@ from collections.abc import Callable
 from math import inf
 from typing import NoReturn
 
-from gateway import jsontext
 from gateway.backends.rcrt_client import RcrtClient, Timings
 from gateway.backends.server import USER_AGENT
-from gateway.backoff import jittered
+from gateway.core import jsontext
+from gateway.core.backoff import jittered
+from gateway.core.errors import GatewayError
+from gateway.core.sse import is_event_stream
 from gateway.dialects.rcrt import MAX_DEPTH, Crumb, asked, decode_event
-from gateway.errors import GatewayError
-from gateway.sse import is_event_stream
 from gateway.transport import EventBudget, EventReader, StreamedReply, TransportError
 
 log = logging.getLogger("gateway.backends")

@@ -11,13 +11,13 @@ from urllib.parse import urljoin, urlsplit
 
 from gateway import __version__
 from gateway.admission import Admission, AdmissionLimits, BreakerRules
+from gateway.core.ports import Outcomes
+from gateway.core.wire import Headers
 from gateway.memory import BodyMemory
 from gateway.offload import ChildTasks, Offload
-from gateway.ports import Outcomes
 from gateway.settings import BackendSettings, TlsSettings
 from gateway.settings.proxies import proxy_for
 from gateway.transport import Kind, Limits, Origin, Pool, TransportError
-from gateway.wire import Headers
 
 USER_AGENT = (b"user-agent", b"toolgate/" + __version__.encode())
 

@@ -18,9 +18,9 @@ from gateway.bridge.handshake import Ready
 from gateway.bridge.relay import Asked, BusyError, Key, Relay, Reply
 from gateway.bridge.requests import Message, Refused, check_caller, check_modern, is_modern, read_message
 from gateway.bridge.unread import Unread
+from gateway.core.jsontext import encode
+from gateway.core.model import JsonObject
 from gateway.dialects.mcp_wire import INVALID, NO_METHOD, SESSION, UNSUPPORTED_VERSION, envelope
-from gateway.jsontext import encode
-from gateway.model import JsonObject
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_LISTENERS = 64  # open streams of notifications

@@ -13,9 +13,11 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gateway import __version__, jsontext
+from gateway import __version__
 from gateway.bridge.program import Program
 from gateway.bridge.relay import Asked, BusyError, Relay
+from gateway.core import jsontext
+from gateway.core.model import Json, JsonObject
 from gateway.dialects.mcp_wire import (
     CAPABILITIES_MEMBER,
     CLIENT_MEMBER,
@@ -25,7 +27,6 @@ from gateway.dialects.mcp_wire import (
     UNSUPPORTED_VERSION,
     VERSION_MEMBER,
 )
-from gateway.model import Json, JsonObject
 
 log = logging.getLogger("gateway.bridge")
 

@@ -7,11 +7,11 @@ import logging
 from collections.abc import Sequence
 from time import monotonic
 
-from gateway.backoff import Backoff
 from gateway.bridge.handshake import Era, HandshakeError, Ready, begin, find_era
 from gateway.bridge.program import Program, StartError
 from gateway.bridge.relay import BusyError, Relay
 from gateway.bridge.unread import Unread
+from gateway.core.backoff import Backoff
 
 log = logging.getLogger("gateway.bridge")
 

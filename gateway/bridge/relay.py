@@ -14,12 +14,12 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Raw, Struct
 
-from gateway import jsontext
 from gateway.bridge.sparing import SparingLog
 from gateway.bridge.unread import Unread
+from gateway.core import jsontext
+from gateway.core.jsontext import encode
+from gateway.core.model import Json, JsonObject
 from gateway.dialects.mcp_wire import INTERNAL, NO_METHOD, SUBSCRIPTION_MEMBER, envelope
-from gateway.jsontext import encode
-from gateway.model import Json, JsonObject
 
 MAX_WAITING = 256  # requests at once
 MAX_UNSENT_BYTES = 16 * 1024 * 1024  # of messages that the program has not read; more requests are refused then

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from gateway import jsontext
+from gateway.core import jsontext
+from gateway.core.model import Json, JsonObject
 from gateway.dialects.mcp_wire import (
     CAPABILITIES_MEMBER,
     HEADER_MISMATCH,
@@ -22,7 +23,6 @@ from gateway.dialects.mcp_wire import (
     VERSION_MEMBER,
     header_text,
 )
-from gateway.model import Json, JsonObject
 
 # What the header `Mcp-Name` repeats; a server may offer more than tools.
 NAMED_BY = {

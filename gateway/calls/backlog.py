@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from itertools import islice
 from typing import NamedTuple
 
-from gateway.errors import StateUnavailable
+from gateway.core.errors import StateUnavailable
 from gateway.state.port import CALL_ID_PREFIX
 
 log = logging.getLogger("gateway.backlog")

@@ -15,15 +15,15 @@ from hmac import compare_digest
 from gateway.calls.backlog import Backlog
 from gateway.calls.records import DeferredCall, metadata_of
 from gateway.calls.status import PREFIX
+from gateway.core.errors import GatewayError, StateUnavailable
+from gateway.core.ports import Receiver
+from gateway.core.sealing import Digester, hashed, hashers
+from gateway.core.tracing import Trace
+from gateway.core.wire import Body
 from gateway.dialects import callback
-from gateway.errors import GatewayError, StateUnavailable
-from gateway.ports import Receiver
 from gateway.published import PublishedTool
 from gateway.request import Request
 from gateway.state.port import DONE, Record, State
-from gateway.state.sealing import Digester, hashed, hashers
-from gateway.tracing import Trace
-from gateway.wire import Body
 
 log = logging.getLogger("gateway.callbacks")
 

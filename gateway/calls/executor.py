@@ -15,9 +15,9 @@ from gateway.calls.outcomes import OutcomeRecorder, Run
 from gateway.calls.preference import NO_PREFERENCE
 from gateway.calls.records import CallMetadata
 from gateway.calls.status import BROKEN, CANCELLED, OUTLASTED, PREFIX, STOPPED, WITHDRAWN, status_of
-from gateway.errors import GatewayError, StateUnavailable
-from gateway.model import ToolResult
-from gateway.ports import Backend, DeferredBackend, NotDispatchedError
+from gateway.core.errors import GatewayError, StateUnavailable
+from gateway.core.model import ToolResult
+from gateway.core.ports import Backend, DeferredBackend, NotDispatchedError
 from gateway.state.port import ACCEPTED, DISPATCHING, State
 
 log = logging.getLogger("gateway.calls")

@@ -10,8 +10,8 @@ from functools import lru_cache, partial
 
 import msgspec
 
-from gateway.model import SINGLE_CALL_GROUP, CallContext, ToolCall
-from gateway.state.sealing import Digester, hashed, hashers
+from gateway.core.model import SINGLE_CALL_GROUP, CallContext, ToolCall
+from gateway.core.sealing import Digester, hashed, hashers
 from gateway.state.store import MARKS, partition_of
 
 MAX_PRINCIPALS = 4096  # remembered with their digests, some 500 bytes each

@@ -12,8 +12,8 @@ from itertools import islice
 from gateway.calls.outcomes import OutcomeRecorder, run_of
 from gateway.calls.records import CallMetadata, is_keyed, metadata_of
 from gateway.calls.status import PREFIX, UNREMEMBERED, UNSENT
-from gateway.errors import StateUnavailable
-from gateway.ports import Backend
+from gateway.core.errors import StateUnavailable
+from gateway.core.ports import Backend
 from gateway.state.port import UNKNOWN, CallState, Record, State
 
 log = logging.getLogger("gateway.calls")

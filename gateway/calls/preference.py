@@ -7,7 +7,7 @@ import re
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.surfaces import CallOptions
+from gateway.core.surfaces import CallOptions
 
 MAX_WAIT_S = 3600.0  # longer than any proxy keeps a silent connection
 

@@ -9,9 +9,9 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from gateway.errors import ErrorCode, GatewayError
-from gateway.jsontext import ALWAYS_HERE_BYTES, is_wide
-from gateway.model import Decode, Json, JsonObject, ToolFailure, ToolResult
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.jsontext import ALWAYS_HERE_BYTES, is_wide
+from gateway.core.model import Decode, Json, JsonObject, ToolFailure, ToolResult
 from gateway.state.port import CALL_ID_PREFIX, Record
 
 MAX_DIGESTED_BYTES = 1 << 20  # a millisecond on the event loop

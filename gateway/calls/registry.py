@@ -35,11 +35,11 @@ from gateway.calls.status import (
     view_of,
 )
 from gateway.calls.stored_calls import StoredCalls, mark_delivered
-from gateway.errors import GatewayError, StateUnavailable
-from gateway.model import JsonObject, ToolResult
-from gateway.ports import Backend
+from gateway.core.errors import GatewayError, StateUnavailable
+from gateway.core.model import JsonObject, ToolResult
+from gateway.core.ports import Backend
+from gateway.core.sealing import Digester
 from gateway.state.port import AWAITING_USER, DONE, BeginResult, Conflict, Created, Exists, Full, NewCall, Record, State
-from gateway.state.sealing import Digester
 
 log = logging.getLogger("gateway.calls")
 

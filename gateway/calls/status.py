@@ -10,8 +10,8 @@ from typing import Any, Final
 from msgspec import Struct
 
 from gateway.calls.records import CallMetadata, metadata_of, pack, pack_digest, unpack, unpack_dated
-from gateway.errors import ErrorCode, FailureCode, GatewayError
-from gateway.model import Json, JsonObject, ToolFailure, ToolResult
+from gateway.core.errors import ErrorCode, FailureCode, GatewayError
+from gateway.core.model import Json, JsonObject, ToolFailure, ToolResult
 from gateway.state.port import AWAITING_USER, CALL_ID_PREFIX, UNKNOWN, Conflict, Expired, Full, Quota, Record
 
 PREFIX = CALL_ID_PREFIX

@@ -23,9 +23,9 @@ from gateway.calls.status import (
     view_of,
     view_of_record,
 )
-from gateway.errors import ErrorCode, GatewayError, StateUnavailable
-from gateway.model import JsonObject, ToolResult
-from gateway.ports import Caller
+from gateway.core.errors import ErrorCode, GatewayError, StateUnavailable
+from gateway.core.model import JsonObject, ToolResult
+from gateway.core.ports import Caller
 from gateway.state.port import DONE, Record, State
 
 log = logging.getLogger("gateway.calls")

@@ -17,14 +17,14 @@ from functools import partial
 
 from msgspec import Struct
 
-from gateway.backoff import Backoff
 from gateway.catalogue.evaluation import UNEVALUATED, Evaluation, Source, claims_to, evaluate
 from gateway.catalogue.merging import merge
 from gateway.catalogue.schema_checks import TimeSlices
 from gateway.catalogue.turns import Turns
 from gateway.catalogue.unlisted import backend_of
-from gateway.errors import GatewayError
-from gateway.model import JsonObject, Listing, Rejected
+from gateway.core.backoff import Backoff
+from gateway.core.errors import GatewayError
+from gateway.core.model import JsonObject, Listing, Rejected
 from gateway.offload import Offload
 from gateway.routing import Router
 

@@ -17,12 +17,12 @@ import msgspec
 from msgspec.structs import replace
 
 from gateway.catalogue.schema_checks import NO_TIME, TimeSlices, is_plain, verdicts
+from gateway.core.model import Listing, Rejected, ToolDefinition
+from gateway.core.ports import Backend
+from gateway.core.tool_names import MAX_NAME_LENGTH, DefinitionError, published_name, tool_and_version
 from gateway.dialects import listings
-from gateway.model import Listing, Rejected, ToolDefinition
-from gateway.naming import MAX_NAME_LENGTH, DefinitionError, published_name, tool_and_version
 from gateway.offload import Offload
 from gateway.offload.tasks import Verdict
-from gateway.ports import Backend
 from gateway.published import PublishedTool, Route
 from gateway.schemas import CompiledSchema
 

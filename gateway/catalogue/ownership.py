@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from gateway.catalogue.evaluation import Evaluation, Source
 from gateway.catalogue.unlisted import digest_beginning, may_begin, tools_named
-from gateway.naming import DIGEST_LENGTH, VERSION_NAME
+from gateway.core.tool_names import DIGEST_LENGTH, VERSION_NAME
 from gateway.published import Route, matcher
 
 

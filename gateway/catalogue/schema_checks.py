@@ -7,9 +7,9 @@ import re
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from typing import TypeVar
 
-from gateway.errors import unavailable
-from gateway.jsontext import encode
-from gateway.model import ToolDefinition
+from gateway.core.errors import unavailable
+from gateway.core.jsontext import encode
+from gateway.core.model import ToolDefinition
 from gateway.offload import Offload, OffloadError, OverrunError
 from gateway.offload.tasks import Schemas, Verdict, check, check_schemas, decode_verdict
 

@@ -9,9 +9,9 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from gateway.catalogue.evaluation import Source
-from gateway.model import ToolRef
-from gateway.naming import DIGEST_LENGTH
-from gateway.ports import Caller
+from gateway.core.model import ToolRef
+from gateway.core.ports import Caller
+from gateway.core.tool_names import DIGEST_LENGTH
 from gateway.published import Route, matcher
 
 DIGEST_NAME = re.compile(rf"([A-Za-z0-9_]+)_[0-9a-f]{{{DIGEST_LENGTH}}}")

@@ -11,14 +11,14 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from gateway import jsontext
 from gateway.cli.output import FAILED, OK, USAGE, CommandError, complain, print_answer, print_value, seconds
 from gateway.cli.remote import add_options, explain, explained, gateway_of
 from gateway.client import Consent, Failure, RefusedError, Toolgate, ToolgateError
 from gateway.client.answers import LOCATION, Outcome, Reply, read
 from gateway.client.toolgate import Follower, request_of
-from gateway.errors import ErrorCode, FailureCode
-from gateway.model import Json, JsonObject
+from gateway.core import jsontext
+from gateway.core.errors import ErrorCode, FailureCode
+from gateway.core.model import Json, JsonObject
 
 DESCRIPTION = (
     "Calls a tool and prints its value. Exit code: 0 success, 1 the tool failed, 2 refused, 3 gateway out of reach."

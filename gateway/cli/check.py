@@ -22,9 +22,9 @@ from gateway.cli.output import (
     terminal_width,
 )
 from gateway.cli.remarks import named, remarks_on
-from gateway.errors import ConfigError
+from gateway.core.errors import ConfigError
+from gateway.core.model import JsonObject
 from gateway.logs import output
-from gateway.model import JsonObject
 from gateway.server import main_loop
 from gateway.settings import Config
 from gateway.settings.cautions import warnings

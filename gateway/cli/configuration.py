@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from gateway import config as reading
-from gateway.errors import ConfigError
+from gateway.core.errors import ConfigError
 from gateway.settings import Config
 
 DEFAULT = Path("gateway.yaml")

@@ -16,8 +16,8 @@ from gateway.cli.drafting.callers import Callers, Trusted, callers
 from gateway.cli.drafting.draft import DRAFTERS, OWNER, WORKSPACE, Draft, Wanted, checked
 from gateway.cli.output import FAILED, INTERRUPTED, OK, PROGRAM, USAGE, CommandError, complain, count, put, say
 from gateway.cli.remarks import remarks_on
+from gateway.core.model import JsonObject
 from gateway.logs import output as logs
-from gateway.model import JsonObject
 from gateway.server import main_loop
 from gateway.settings import Config
 from gateway.settings.cautions import warnings

@@ -17,9 +17,9 @@ from gateway.assembly import factories
 from gateway.authorization import HttpAuthorizer, Unknown
 from gateway.backends.server import Server
 from gateway.catalogue.catalogue import READY_LIMIT_S, BackendStatus, Catalogue
-from gateway.jsontext import decode, encode
-from gateway.model import JsonObject, Listing, ToolDefinition
-from gateway.ports import Backend, Reporting
+from gateway.core.jsontext import decode, encode
+from gateway.core.model import JsonObject, Listing, ToolDefinition
+from gateway.core.ports import Backend, Reporting
 from gateway.published import OutputCheck, PublishedTool, Route
 from gateway.schemas import CompiledSchema, SchemaError
 from gateway.settings import Config

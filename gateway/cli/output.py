@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from gateway.core.model import Json
 from gateway.logs.output import printable
-from gateway.model import Json
 
 PROGRAM = "toolgate"
 OK, FAILED, USAGE, UNREACHABLE = 0, 1, 2, 3  # exit codes of every command

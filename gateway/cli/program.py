@@ -18,8 +18,8 @@ from typing import NoReturn
 
 from gateway import __version__
 from gateway.cli.output import FAILED, INTERRUPTED, OK, PROGRAM, USAGE, CommandError, complain, discard_output, put
-from gateway.errors import ConfigError
-from gateway.suggestions import suggestion
+from gateway.core.did_you_mean import suggestion
+from gateway.core.errors import ConfigError
 
 COMMANDS = {
     "init": "ask a tool server what it speaks, and write a configuration for it",

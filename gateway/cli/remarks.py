@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from gateway.authorization.decisions import UNDECIDED
 from gateway.cli.output import count
-from gateway.model import JsonObject
+from gateway.core.model import JsonObject
 
 LONG_DESCRIPTION = 1024  # characters; the tool interfaces of common models cut off there
 MAX_NAMED = 20  # tools in one line, or lines of one kind about one backend

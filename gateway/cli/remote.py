@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from gateway.cli.output import UNREACHABLE, USAGE, CommandError
 from gateway.client import ConsentError, RefusedError, Toolgate, UnreachableError
 from gateway.client.toolgate import DEFAULT_URL
-from gateway.errors import ErrorCode
+from gateway.core.errors import ErrorCode
 
 NO_TEXT = "is not a string"  # as schemas word it
 HOW_TO_LOG_IN = (

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from gateway.cli import configuration
 from gateway.cli.output import FAILED, OK, USAGE, CommandError, complain, count, print_json, say, table
-from gateway.errors import StateUnavailable
+from gateway.core.errors import StateUnavailable
 from gateway.settings import Config
 from gateway.usage import Ledger, Used
 

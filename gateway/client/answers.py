@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct, field
 
-from gateway.errors import FailureCode
+from gateway.core.errors import FailureCode
 
 CODE, CALL_ID, LOCATION, RETRY_AFTER = "toolgate-code", "toolgate-call-id", "location", "retry-after"
 SECONDS = re.compile(r"[0-9]{1,9}")  # as gateways write Retry-After

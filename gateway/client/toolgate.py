@@ -10,7 +10,6 @@ from time import monotonic
 from typing import Any, NoReturn, Self
 from urllib.parse import quote
 
-from gateway import jsontext
 from gateway.client.answers import (
     CALL_ID,
     LOCATION,
@@ -26,8 +25,9 @@ from gateway.client.answers import (
 )
 from gateway.client.errors import ConsentError, RefusedError, ToolFailedError, UnreachableError
 from gateway.client.sending import Headers, Sender
-from gateway.errors import ErrorCode, FailureCode
-from gateway.model import Json, JsonObject
+from gateway.core import jsontext
+from gateway.core.errors import ErrorCode, FailureCode
+from gateway.core.model import Json, JsonObject
 
 DEFAULT_URL = "http://127.0.0.1:8080"
 PATIENCE_S = 600.0  # people look again after a while; a program that knows its tool says more

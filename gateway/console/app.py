@@ -16,14 +16,14 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway import jsontext
 from gateway.console import guard
 from gateway.console.files import FIRST, static_files
 from gateway.console.headers import HEADERS
 from gateway.console.relay import Relay
 from gateway.console.view import PRINCIPAL, RefusedQuestionError, View
+from gateway.core import jsontext
+from gateway.core.model import JsonObject
 from gateway.http.origins import AllowedHosts
-from gateway.model import JsonObject
 from gateway.settings import ConsoleSettings
 
 MAX_BODY_BYTES = 16 * 1024 * 1024  # of a POST: a call that is tried may have a large input

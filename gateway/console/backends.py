@@ -9,7 +9,7 @@ from gateway.admission import Replica
 from gateway.assembly.generation import Generation
 from gateway.backends.server import Server
 from gateway.console.view import RefusedQuestionError, text_of
-from gateway.model import JsonObject
+from gateway.core.model import JsonObject
 from gateway.state.port import State
 
 MAX_LEFT_OUT = 200  # tools that are named with their reasons, for each backend

@@ -13,8 +13,8 @@ from gateway.calls.records import metadata_of
 from gateway.calls.status import PREFIX
 from gateway.calls.stored_calls import StoredCalls
 from gateway.console.view import RefusedQuestionError, text_of
-from gateway.errors import StateUnavailable
-from gateway.model import JsonObject
+from gateway.core.errors import StateUnavailable
+from gateway.core.model import JsonObject
 from gateway.request import Request
 from gateway.state.port import ACCEPTED, AWAITING_USER, REGISTERED, Record, State
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from gateway import config as reading
-from gateway.errors import ConfigError
+from gateway.core.errors import ConfigError
+from gateway.core.model import Json, JsonObject
 from gateway.metrics import Metrics
-from gateway.model import Json, JsonObject
 from gateway.settings import Config, yamlnode
 from gateway.settings.cautions import warnings
 from gateway.settings.sections import Section, key_of

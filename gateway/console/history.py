@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple, NoReturn
 
+from gateway.core.model import JsonObject
 from gateway.metrics import Metrics
 from gateway.metrics.families import ACCOUNT_CALLS, ACCOUNT_REFUSALS, OVERHEAD, REQUEST_DURATION, Family
-from gateway.model import JsonObject
 
 STEP_S = 10.0
 STEPS = 90

@@ -6,9 +6,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from gateway.console.view import RefusedQuestionError, text_of
+from gateway.core.model import JsonObject
 from gateway.http.accesslog import MAX_WORD, AccessLine, AccessLog
 from gateway.logs.output import printable
-from gateway.model import JsonObject
 
 KEPT = 500  # lines, some 0.5 KB each
 SHOWN = (

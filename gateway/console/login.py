@@ -24,9 +24,9 @@ from gateway.console.origin import OwnOrigin
 from gateway.console.provider import Provider, RefusedError
 from gateway.console.session import Attempt, Cookies
 from gateway.console.view import PRINCIPAL
-from gateway.errors import GatewayError, UnauthenticatedError, UndecidedError
-from gateway.ports import Authenticator, Caller
-from gateway.wire import Head
+from gateway.core.errors import GatewayError, UnauthenticatedError, UndecidedError
+from gateway.core.ports import Authenticator, Caller
+from gateway.core.wire import Head
 
 log = logging.getLogger("gateway.console")
 

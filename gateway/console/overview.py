@@ -10,9 +10,9 @@ from gateway.assembly.factories import is_shared
 from gateway.assembly.generation import Generation
 from gateway.auth import IssuerStatus
 from gateway.console.history import History
-from gateway.errors import StateUnavailable
+from gateway.core.errors import StateUnavailable
+from gateway.core.model import JsonObject
 from gateway.metrics import Metrics
-from gateway.model import JsonObject
 from gateway.state.port import State
 
 

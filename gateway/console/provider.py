@@ -17,7 +17,7 @@ from urllib.parse import quote_plus, urlencode, urlsplit
 from msgspec import Struct
 
 from gateway.auth.remote import ProxyOf, StatusError, UnavailableError, direct, discover, fetch, named_url
-from gateway.model import Json, JsonObject
+from gateway.core.model import Json, JsonObject
 
 ASK_S = 8.0  # for the metadata or for the tokens; a person waits for both
 FRESH_S = 3600.0  # metadata rarely change

@@ -16,9 +16,9 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gateway import jsontext
 from gateway.console.view import RefusedQuestionError
-from gateway.model import JsonObject
+from gateway.core import jsontext
+from gateway.core.model import JsonObject
 
 if TYPE_CHECKING:
     import httpx

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 from typing import NamedTuple
 
-from gateway.state.sealing import Sealer, TimedSealer, Unsealable
+from gateway.core.sealing import Sealer, TimedSealer, Unsealable
 
 ATTEMPT_S = 600.0  # for a person to log in at the issuer, with a password to be found and a second factor
 MAX_COOKIE = 4096  # characters; browsers store no longer ones

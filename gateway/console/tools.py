@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gateway.assembly.generation import Generation
 from gateway.console.view import number_of, text_of
-from gateway.model import JsonObject, Requirements
+from gateway.core.model import JsonObject, Requirements
 from gateway.published import PublishedTool
 from gateway.routing import Router
 

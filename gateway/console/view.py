@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
-from gateway.model import JsonObject
+from gateway.core.model import JsonObject
 
 PRINCIPAL = "toolgate.console.principal"  # where in the scope is who has logged in
 

@@ -9,15 +9,15 @@ import jsonschema_rs
 import msgspec
 from msgspec import Meta, Raw, Struct
 
-from gateway import naming
+from gateway.core import tool_names as naming
+from gateway.core.jsontext import JsonError, decode, encode
+from gateway.core.model import Json, JsonObject, Rejected, ToolDefinition
+from gateway.core.tool_names import DefinitionError
+from gateway.core.wire import WireRequest
 from gateway.dialects.definitions import UnreadableTool
 from gateway.dialects.fields import get
 from gateway.dialects.listings import MAX_VALUES, Gathered, Summary, decode_bounds, most_as_sent, most_values
 from gateway.dialects.lists import TooLongTool, begin_of, read_array
-from gateway.jsontext import JsonError, decode, encode
-from gateway.model import Json, JsonObject, Rejected, ToolDefinition
-from gateway.naming import DefinitionError
-from gateway.wire import WireRequest
 
 MAX_HEAD_BYTES = 64 * 1024  # of what a toolset says besides its tools
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from gateway import naming
+from gateway.core import tool_names as naming
+from gateway.core.model import AuthorizationRequirement, Json, JsonObject, Requirements, ToolDefinition
+from gateway.core.tool_names import DefinitionError
 from gateway.dialects.fields import string
-from gateway.model import AuthorizationRequirement, Json, JsonObject, Requirements, ToolDefinition
-from gateway.naming import DefinitionError
 
 # Annotation -> the definition's field.
 ANNOTATIONS = {

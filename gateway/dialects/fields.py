@@ -8,11 +8,11 @@ from functools import lru_cache
 
 from msgspec import Raw
 
-from gateway.errors import CODE, DeniedError, ErrorCode, FixedError, GatewayError
-from gateway.jsontext import encode
-from gateway.model import CallContext, Invocation, Json, JsonObject, ToolCall, ToolFailure, ToolRef, ToolResult
-from gateway.naming import full_version
-from gateway.wire import Headers, WireReply, WireRequest
+from gateway.core.errors import CODE, DeniedError, ErrorCode, FixedError, GatewayError
+from gateway.core.jsontext import encode
+from gateway.core.model import CallContext, Invocation, Json, JsonObject, ToolCall, ToolFailure, ToolRef, ToolResult
+from gateway.core.tool_names import full_version
+from gateway.core.wire import Headers, WireReply, WireRequest
 
 JSON_TYPE = (b"content-type", b"application/json")
 ACCEPT = (b"accept", b"application/json")

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 from msgspec import Raw, Struct
 
+from gateway.core.jsontext import JsonError, encode
+from gateway.core.model import Json, Rejected, ToolDefinition
+from gateway.core.tool_names import DefinitionError
 from gateway.dialects import definitions, lists, recognise
 from gateway.dialects.texts import is_suspect, with_visible_texts
-from gateway.jsontext import JsonError, encode
-from gateway.model import Json, Rejected, ToolDefinition
-from gateway.naming import DefinitionError
 
 # A value takes about 100 bytes in memory, on top of its text.
 MAX_TOOL_VALUES = 50_000  # of one tool: some 5 ms to decode

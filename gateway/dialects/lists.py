@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct
 
-from gateway import jsontext
+from gateway.core import jsontext
+from gateway.core.model import Json, JsonObject
+from gateway.core.tool_names import DefinitionError
 from gateway.dialects.definitions import UnreadableTool
-from gateway.model import Json, JsonObject
-from gateway.naming import DefinitionError
 
 MAX_DEPTH = jsontext.MAX_DEPTH - 2  # of one tool, which stands in a list in an object
 MAX_MARK_BYTES = 1024  # of the `$schema` of a list, and of the names of a tool that is not read

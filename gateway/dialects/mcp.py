@@ -11,6 +11,21 @@ from typing import Literal
 
 from msgspec.structs import replace
 
+from gateway.core.encoders import Encoder
+from gateway.core.errors import ErrorCode, GatewayError, OtherOriginError
+from gateway.core.model import Json, JsonObject, Selection
+from gateway.core.ports import Caller
+from gateway.core.surfaces import (
+    CancelByRequest,
+    Endpoint,
+    Immediate,
+    Opened,
+    OpenedBatch,
+    OpenedList,
+    OpenedOverview,
+    RefusedOpening,
+)
+from gateway.core.wire import Head, Headers, WireReply
 from gateway.dialects import fields, mcp_tasks
 from gateway.dialects.mcp_answers import SERVER, McpEncoder, RpcError
 from gateway.dialects.mcp_auth import Protection, can_get_scopes
@@ -41,21 +56,6 @@ from gateway.dialects.mcp_wire import (
     TASKS,
     VERSION,
 )
-from gateway.encoders import Encoder
-from gateway.errors import ErrorCode, GatewayError, OtherOriginError
-from gateway.model import Json, JsonObject, Selection
-from gateway.ports import Caller
-from gateway.surfaces import (
-    CancelByRequest,
-    Endpoint,
-    Immediate,
-    Opened,
-    OpenedBatch,
-    OpenedList,
-    OpenedOverview,
-    RefusedOpening,
-)
-from gateway.wire import Head, Headers, WireReply
 
 NAME_OF_DIALECT = "mcp"
 JSON_TYPE = b"application/json"

@@ -7,6 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from msgspec import Raw, Struct
 
 from gateway import __version__
+from gateway.core.errors import CODE, DeniedError, ErrorCode, GatewayError, InsufficientScopeError, NotJsonError
+from gateway.core.jsontext import encode
+from gateway.core.model import Json, JsonObject, Progress, ToolDefinition, ToolFailure, ToolResult
+from gateway.core.sse import COMMENT, EVENT_STREAM, event
+from gateway.core.wire import Head, Headers, JoinedList, WireReply
 from gateway.dialects import mcp_tools
 from gateway.dialects.mcp_auth import Protection
 from gateway.dialects.mcp_consent import UrlPrompt, elicitations, input_requests
@@ -23,11 +28,6 @@ from gateway.dialects.mcp_wire import (
     SERVER_MEMBER,
     envelope,
 )
-from gateway.errors import CODE, DeniedError, ErrorCode, GatewayError, InsufficientScopeError, NotJsonError
-from gateway.jsontext import encode
-from gateway.model import Json, JsonObject, Progress, ToolDefinition, ToolFailure, ToolResult
-from gateway.sse import COMMENT, EVENT_STREAM, event
-from gateway.wire import Head, Headers, JoinedList, WireReply
 
 JSON_TYPE = (b"content-type", b"application/json")
 NO_STORE = (b"cache-control", b"no-store")

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.jsontext import encode
-from gateway.model import JsonObject
-from gateway.ports import Caller
-from gateway.wire import Headers, WireReply
+from gateway.core.jsontext import encode
+from gateway.core.model import JsonObject
+from gateway.core.ports import Caller
+from gateway.core.wire import Headers, WireReply
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 RESOURCE_NAME = "Toolgate"

@@ -8,6 +8,20 @@ from functools import lru_cache, partial
 from msgspec import Raw
 from msgspec.structs import replace
 
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.jsontext import encode
+from gateway.core.model import Json, JsonObject, ToolCall, ToolRef, user_of
+from gateway.core.surfaces import (
+    NO_OPTIONS,
+    Awaited,
+    CallOptions,
+    Handover,
+    Opened,
+    OpenedCall,
+    RefusedOpening,
+    ResumeRequest,
+)
+from gateway.core.wire import Head
 from gateway.dialects import fields, mcp_tasks
 from gateway.dialects.mcp_answers import McpEncoder, McpStream, RpcError
 from gateway.dialects.mcp_auth import Protection
@@ -26,20 +40,6 @@ from gateway.dialects.mcp_wire import (
     RESUMABLE,
     WAIT_MEMBER,
 )
-from gateway.errors import ErrorCode, GatewayError
-from gateway.jsontext import encode
-from gateway.model import Json, JsonObject, ToolCall, ToolRef, user_of
-from gateway.surfaces import (
-    NO_OPTIONS,
-    Awaited,
-    CallOptions,
-    Handover,
-    Opened,
-    OpenedCall,
-    RefusedOpening,
-    ResumeRequest,
-)
-from gateway.wire import Head
 
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"  # unprefixed by exception (2026-07-28, `_meta`)
 IDEMPOTENCY_KEY = b"idempotency-key"

@@ -14,12 +14,12 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from gateway import jsontext
+from gateway.core import jsontext
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.jsontext import encode
+from gateway.core.model import Arguments, Json, JsonObject
+from gateway.core.surfaces import Awaited
 from gateway.dialects.mcp_session_ids import Sealing
-from gateway.errors import ErrorCode, GatewayError
-from gateway.jsontext import encode
-from gateway.model import Arguments, Json, JsonObject
-from gateway.surfaces import Awaited
 
 MAX_CHALLENGES = 16  # to be shown to one user for one call
 MAX_STATE = 64 * 1024  # characters

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from gateway.core.jsontext import encode
+from gateway.core.model import Json, JsonObject
+from gateway.core.sse import COMMENT, EVENT_STREAM, event
+from gateway.core.surfaces import OpenedListen
+from gateway.core.wire import Head, Headers
 from gateway.dialects.mcp_answers import McpEncoder, RpcError
 from gateway.dialects.mcp_wire import INVALID, MODERN, PARAMS, SUBSCRIPTION_MEMBER
-from gateway.jsontext import encode
-from gateway.model import Json, JsonObject
-from gateway.sse import COMMENT, EVENT_STREAM, event
-from gateway.surfaces import OpenedListen
-from gateway.wire import Head, Headers
 
 TOOLS = "toolsListChanged"  # the one kind of news that there is here
 

@@ -6,9 +6,9 @@ the gateway does not serve (MCP Apps, SEP-1865).
 
 from __future__ import annotations
 
+from gateway.core.jsontext import encode
+from gateway.core.model import Json, JsonObject
 from gateway.dialects.mcp_wire import CALL_ID_MEMBER, ERROR_MEMBER
-from gateway.jsontext import encode
-from gateway.model import Json, JsonObject
 
 MAX_META_BYTES = 16 * 1024
 MAX_ICONS, MAX_ICONS_BYTES = 8, 64 * 1024  # of one tool, all together

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 from msgspec import Raw, Struct, field
 
+from gateway.core.jsontext import encode
 from gateway.dialects.lists import begin_of, mended
-from gateway.jsontext import encode
 
 MAX_TTL_MS = 1e15
 NO_LIST = "its answer holds no list of tools"

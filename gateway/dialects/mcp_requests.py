@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from gateway.core.model import Json, JsonObject
+from gateway.core.wire import Head
 from gateway.dialects.mcp_answers import RpcError
 from gateway.dialects.mcp_session_ids import Session
 from gateway.dialects.mcp_wire import (
@@ -22,8 +24,6 @@ from gateway.dialects.mcp_wire import (
     VERSION_MEMBER,
     header_text,
 )
-from gateway.model import Json, JsonObject
-from gateway.wire import Head
 
 MAX_ID = 256  # characters
 MAX_VERSION = 64  # characters of one that is not known, which goes back

@@ -8,7 +8,10 @@ from typing import Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from gateway import jsontext
+from gateway.core import jsontext
+from gateway.core.errors import UNAVAILABLE, ErrorCode, GatewayError
+from gateway.core.model import Json, JsonObject, Progress
+from gateway.core.wire import Answer
 from gateway.dialects.mcp_server import NegotiatedSession
 from gateway.dialects.mcp_wire import (
     HEADER_MISMATCH,
@@ -20,9 +23,6 @@ from gateway.dialects.mcp_wire import (
     is_number,
 )
 from gateway.dialects.replies import MAX_DEPTH, BrokenReplyError, without_mark
-from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError
-from gateway.model import Json, JsonObject, Progress
-from gateway.wire import Answer
 
 # What servers say that do not know a session, or have none yet. Of those seen, all before any tool is run: Python and
 # FastMCP -32600 "Session not found", TypeScript -32001 "Session not found", -32000 "Server not initialized",

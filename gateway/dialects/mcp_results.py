@@ -8,7 +8,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gateway import jsontext
+from gateway.core import jsontext
+from gateway.core.errors import UNAVAILABLE, ErrorCode, GatewayError, unavailable
+from gateway.core.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
 from gateway.dialects import mcp_members
 from gateway.dialects.mcp_wire import (
     ELICITATION_REQUIRED,
@@ -23,8 +25,6 @@ from gateway.dialects.mcp_wire import (
     UNSUPPORTED_VERSION,
 )
 from gateway.dialects.replies import BrokenReplyError
-from gateway.errors import UNAVAILABLE, ErrorCode, GatewayError, unavailable
-from gateway.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
 
 MAX_MESSAGE_BYTES = 4096
 MAX_SENTENCE = 512  # characters in which a server says that it has no such tool; each "tool" in them costs 300 steps

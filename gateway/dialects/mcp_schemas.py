@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from gateway.model import Json, JsonObject
+from gateway.core.model import Json, JsonObject
 from gateway.schemas.inline import with_subschemas
 from gateway.schemas.references import is_before_2019
 

@@ -8,7 +8,11 @@ from typing import Any
 
 from msgspec import Raw, Struct
 
-from gateway import __version__, jsontext
+from gateway import __version__
+from gateway.core import jsontext
+from gateway.core.jsontext import encode
+from gateway.core.model import Invocation, Json, JsonObject
+from gateway.core.wire import Headers, WireRequest, is_token
 from gateway.dialects.fields import context_object
 from gateway.dialects.mcp_wire import (
     CALL_ID_MEMBER,
@@ -26,9 +30,6 @@ from gateway.dialects.mcp_wire import (
     VERSION_MEMBER,
     header_value,
 )
-from gateway.jsontext import encode
-from gateway.model import Invocation, Json, JsonObject
-from gateway.wire import Headers, WireRequest, is_token
 
 JSON_TYPE = (b"content-type", b"application/json")
 ACCEPT = (b"accept", b"application/json, text/event-stream")

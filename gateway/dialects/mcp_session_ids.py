@@ -11,11 +11,11 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from gateway import jsontext
+from gateway.core import jsontext
+from gateway.core.jsontext import encode
+from gateway.core.model import Json
+from gateway.core.ports import Caller
 from gateway.dialects.mcp_wire import RESUMABLE
-from gateway.jsontext import encode
-from gateway.model import Json
-from gateway.ports import Caller
 
 EVENT = b"event\n"  # before the owner in the data of an event's seal; no principal has a line end
 MAX_SEALED = 1024  # characters

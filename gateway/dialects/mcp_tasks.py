@@ -14,14 +14,14 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
+from gateway.core.encoders import KeptCall
+from gateway.core.errors import CODE, ErrorCode, FailureCode, GatewayError
+from gateway.core.model import Json, JsonObject, ToolFailure, ToolResult
+from gateway.core.surfaces import FollowUp, Handover, OpenedCancel, OpenedConsent, StatusRequest
+from gateway.core.wire import Headers, WireReply
 from gateway.dialects.mcp_answers import READABLE, McpEncoder, RpcError
 from gateway.dialects.mcp_consent import opens_urls
 from gateway.dialects.mcp_wire import CAPABILITIES_MEMBER, MISSING_CAPABILITY, MODERN, PARAMS, TASKS
-from gateway.encoders import KeptCall
-from gateway.errors import CODE, ErrorCode, FailureCode, GatewayError
-from gateway.model import Json, JsonObject, ToolFailure, ToolResult
-from gateway.surfaces import FollowUp, Handover, OpenedCancel, OpenedConsent, StatusRequest
-from gateway.wire import Headers, WireReply
 
 MAX_ID = 256  # characters
 POLL_MS, MAX_POLL_MS = 1000, 5000

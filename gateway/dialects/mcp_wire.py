@@ -9,8 +9,8 @@ from __future__ import annotations
 import binascii
 from base64 import b64decode, b64encode
 
-from gateway.jsontext import encode
-from gateway.model import Json
+from gateway.core.jsontext import encode
+from gateway.core.model import Json
 
 MODERN = "2026-07-28"
 LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")  # the newest first

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gateway.core.jsontext import encode
+from gateway.core.model import Json, JsonObject, ToolCall, ToolDefinition, ToolRef, ToolResult
+from gateway.core.wire import WireReply
 from gateway.dialects import definitions, fields, rest
-from gateway.jsontext import encode
-from gateway.model import Json, JsonObject, ToolCall, ToolDefinition, ToolRef, ToolResult
-from gateway.wire import WireReply
 
 
 class Otc(rest.RestDialect):

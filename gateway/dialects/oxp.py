@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gateway.core.errors import GatewayError
+from gateway.core.jsontext import encode
+from gateway.core.model import Invocation, Json, JsonObject, ToolCall, ToolResult
+from gateway.core.wire import Head, WireReply, WireRequest
 from gateway.dialects import fields, rest
-from gateway.errors import GatewayError
-from gateway.jsontext import encode
-from gateway.model import Invocation, Json, JsonObject, ToolCall, ToolResult
-from gateway.wire import Head, WireReply, WireRequest
 
 VERSION_HEADER = (rest.HEADER, rest.HEADER_VERSION.encode("ascii"))
 CALL_HEADERS = (*fields.CALL_HEADERS, VERSION_HEADER)

@@ -12,10 +12,10 @@ from typing import Literal
 import msgspec
 from msgspec import Raw, Struct
 
-from gateway import jsontext
+from gateway.core import jsontext
+from gateway.core.errors import ErrorCode, FailureCode, GatewayError
+from gateway.core.model import SINGLE_CALL_GROUP, Invocation, Json, JsonObject, ToolFailure, ToolResult
 from gateway.dialects.fields import NO_REASON, duration
-from gateway.errors import ErrorCode, FailureCode, GatewayError
-from gateway.model import SINGLE_CALL_GROUP, Invocation, Json, JsonObject, ToolFailure, ToolResult
 
 RequestSchema = Literal["tool_request", "agent_response"]
 

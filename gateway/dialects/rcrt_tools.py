@@ -5,14 +5,14 @@ As the runners of November 2025 read them; older names of the members are unders
 
 from __future__ import annotations
 
-from gateway import naming
+from gateway.core import tool_names as naming
+from gateway.core.jsontext import JsonError, decode, encode
+from gateway.core.model import Json, JsonObject, ToolDefinition
+from gateway.core.tool_names import DefinitionError
 from gateway.dialects.fields import string
 from gateway.dialects.listings import MAX_SHOWN, Gathered, Summary, decode_bounds
 from gateway.dialects.rcrt import MAX_DEPTH, Crumb, decode_crumb
 from gateway.dialects.texts import with_visible_texts
-from gateway.jsontext import JsonError, decode, encode
-from gateway.model import Json, JsonObject, ToolDefinition
-from gateway.naming import DefinitionError
 
 TOOL_TAG = "tool:"
 APPROVED = "approved"  # the newer edition runs nothing without this tag; the older knows none

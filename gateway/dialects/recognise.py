@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gateway.core.encoders import Encoder
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import Json, JsonObject
+from gateway.core.ports import Caller
+from gateway.core.surfaces import Endpoint, Opened, OpenedCall, OpenedList, RefusedOpening
+from gateway.core.wire import Head, WireReply
 from gateway.dialects import fields, rest
 from gateway.dialects.lc import Lc
 from gateway.dialects.otc import Otc, Rfc
 from gateway.dialects.oxp import OxpEnveloped, OxpFlat
 from gateway.dialects.rest import RestDialect
-from gateway.encoders import Encoder
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import Json, JsonObject
-from gateway.ports import Caller
-from gateway.surfaces import Endpoint, Opened, OpenedCall, OpenedList, RefusedOpening
-from gateway.wire import Head, WireReply
 
 RFC, OTC, OXP, OXP_ENV, LC = Rfc(), Otc(), OxpFlat(), OxpEnveloped(), Lc()
 DIALECTS: dict[str, RestDialect] = {dialect.name: dialect for dialect in (RFC, OTC, OXP, OXP_ENV, LC)}

@@ -11,12 +11,12 @@ from codecs import BOM_UTF8
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-from gateway import jsontext
+from gateway.core import jsontext
+from gateway.core.errors import CODE, UNAVAILABLE, ErrorCode, FailureCode, GatewayError
+from gateway.core.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
+from gateway.core.ports import LargeReply
+from gateway.core.wire import Answer
 from gateway.dialects.fields import NO_REASON, duration, string
-from gateway.errors import CODE, UNAVAILABLE, ErrorCode, FailureCode, GatewayError
-from gateway.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
-from gateway.ports import LargeReply
-from gateway.wire import Answer
 
 ERROR_MEMBERS = frozenset(
     {"message", "developer_message", "can_retry", "additional_prompt_content", "retry_after_ms", "missing_requirements"}

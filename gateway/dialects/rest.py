@@ -10,13 +10,13 @@ import hashlib
 from collections.abc import Sequence
 from typing import ClassVar
 
+from gateway.core.errors import GatewayError
+from gateway.core.jsontext import encode
+from gateway.core.model import Invocation, Json, JsonObject, ToolCall, ToolDefinition, ToolResult
+from gateway.core.ports import LargeReply
+from gateway.core.wire import Answer, Head, Headers, JoinedList, WireReply, WireRequest
 from gateway.dialects import definitions, fields
 from gateway.dialects.replies import decode_reply, reading
-from gateway.errors import GatewayError
-from gateway.jsontext import encode
-from gateway.model import Invocation, Json, JsonObject, ToolCall, ToolDefinition, ToolResult
-from gateway.ports import LargeReply
-from gateway.wire import Answer, Head, Headers, JoinedList, WireReply, WireRequest
 
 RFC_SCHEMA = "https://github.com/ArcadeAI/OpenToolCalling/tree/main/specification/http/1.0/openapi.json"
 OTC_SCHEMA = "otc://1.0"

@@ -6,7 +6,7 @@ import re
 
 from msgspec.structs import replace
 
-from gateway.model import Json, JsonObject, ToolDefinition
+from gateway.core.model import Json, JsonObject, ToolDefinition
 
 # What shows nothing and changes how the rest is read: control characters but line ends and tabs, directions of text,
 # zero-width blanks, fillers, and the tags and selectors of variants, in which whole sentences can hide. Joiners and the

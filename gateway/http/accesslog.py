@@ -16,17 +16,17 @@ import msgspec
 from msgspec import Struct
 from starlette.types import Scope
 
-from gateway.errors import DeniedError, FixedError, GatewayError, UnauthenticatedError
+from gateway.core.errors import DeniedError, FixedError, GatewayError, UnauthenticatedError
+from gateway.core.ports import ServerRequest, Target
+from gateway.core.wire import SERVED
 from gateway.http.routes import NOWHERE, OTHER
 from gateway.http.troubles import Trouble, trouble_of
 from gateway.logs.lines import Lines
 from gateway.logs.output import clock, printable, stamp
 from gateway.metrics import Metrics
-from gateway.ports import ServerRequest, Target
 from gateway.ratelimit import RateLimited
 from gateway.request import Request
 from gateway.usage.recorder import CountCall
-from gateway.wire import SERVED
 
 LEFT = 499  # in place of a status: the caller has closed the connection before there was an answer, as nginx writes it
 NO_TARGET = Target("", "", "", "")  # of a call that came to no tool

@@ -14,18 +14,18 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway import __version__
+from gateway.core.errors import CODE, ErrorCode, GatewayError
+from gateway.core.model import JsonObject
+from gateway.core.wire import Headers, WireReply
 from gateway.dialects import recognise, rest
-from gateway.errors import CODE, ErrorCode, GatewayError
 from gateway.http import openapi
 from gateway.http.edge import strictly
 from gateway.http.metadata import metadata_routes
 from gateway.http.routes import CONSOLE, HEALTH, METRICS, ROUTES, request_of
 from gateway.metrics import CONTENT_TYPE
-from gateway.model import JsonObject
 from gateway.pipeline import Pipeline
 from gateway.request import Request, read_repeats
 from gateway.settings import Config
-from gateway.wire import Headers, WireReply
 
 VERSION_HEADER = {"oxp-version": rest.HEADER_VERSION}
 NO_STORE = {"cache-control": "no-store"}

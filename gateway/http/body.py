@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 from starlette.types import Receive
 
-from gateway.errors import ErrorCode, GatewayError
-from gateway.ports import ANONYMOUS, ServerRequest
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.ports import ANONYMOUS, ServerRequest
 
 NO_PRINCIPAL = ANONYMOUS.principal  # bodies of such callers are counted by address
 

@@ -16,7 +16,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.errors import CODE, ErrorCode, GatewayError, OtherOriginError, ServerCode
+from gateway.core.errors import CODE, ErrorCode, GatewayError, OtherOriginError, ServerCode
+from gateway.core.ports import Operation, ServerRequest
+from gateway.core.surfaces import Surface
+from gateway.core.tracing import Trace
+from gateway.core.wire import SERVED, Body, Head, Headers, StreamReply, WireReply
 from gateway.http.accesslog import LEFT, Observer, answered_status
 from gateway.http.body import ArrivingBody, CallerLeft, too_large
 from gateway.http.origins import ALLOW_ORIGIN, AllowedHosts, Cors, OtherHostError
@@ -32,12 +36,8 @@ from gateway.http.routes import (
     prefix_of,
 )
 from gateway.http.streaming import LateStream, Unanswered, as_accepted
-from gateway.ports import Operation, ServerRequest
 from gateway.request import Request, read_repeats
 from gateway.responses import cancelled, refusal
-from gateway.surfaces import Surface
-from gateway.tracing import Trace
-from gateway.wire import SERVED, Body, Head, Headers, StreamReply, WireReply
 
 STRICT = frozenset({401, 403, 413, 415, 429})
 BODILESS = (204, 304)

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from importlib.resources import files
 from typing import NamedTuple
 
+from gateway.core.jsontext import decode, encode
+from gateway.core.model import JsonObject
 from gateway.dialects.recognise import CALLS, RestSurface
 from gateway.http.routes import ROUTES
-from gateway.jsontext import decode, encode
-from gateway.model import JsonObject
 from gateway.settings import AuthSettings
 
 TEXT = {"type": "string"}

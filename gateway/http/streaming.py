@@ -11,11 +11,11 @@ from time import monotonic
 from msgspec.structs import replace
 from starlette.types import Receive, Send
 
-from gateway.encoders import EventStream, StreamingEncoder
-from gateway.model import Progress
+from gateway.core.encoders import EventStream, StreamingEncoder
+from gateway.core.model import Progress
+from gateway.core.sse import EVENT_STREAM, event
+from gateway.core.wire import Events, Headers, StreamReply, WireReply
 from gateway.request import Request
-from gateway.sse import EVENT_STREAM, event
-from gateway.wire import Events, Headers, StreamReply, WireReply
 
 STEP = 0.001  # by which a sign of life is above the progress before it: too little to be in the way of what is next
 BEAT_S = 15.0  # between two signs of life; proxies and clients drop a connection that is silent for 30 to 60 s

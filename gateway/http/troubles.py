@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.errors import ErrorCode, FailureCode
+from gateway.core.errors import ErrorCode, FailureCode
 from gateway.logs.output import printable
 from gateway.request import Request
 

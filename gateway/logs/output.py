@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
 
-from gateway import jsontext
+from gateway.core import jsontext
+from gateway.core.model import Json, JsonObject
 from gateway.logs.lines import Lines
-from gateway.model import Json, JsonObject
 
 MAX_DEPTH = 4  # of an extra; ours are scalars and flat lists, deeper ones come from libraries
 MAX_ITEMS = 100  # of one collection in an extra

@@ -9,7 +9,8 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from gateway.errors import ErrorCode
+from gateway.core.errors import ErrorCode
+from gateway.core.model import JsonObject
 from gateway.metrics.families import (
     ACCOUNT_BYTES,
     ACCOUNT_CALLS,
@@ -42,7 +43,6 @@ from gateway.metrics.families import (
     GaugeSample,
 )
 from gateway.metrics.store import Counted, Row, Series, Store
-from gateway.model import JsonObject
 
 Key = TypeVar("Key")
 Rows = TypeVar("Rows")

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec import Raw
 
-from gateway import jsontext
+from gateway.core import jsontext
+from gateway.core.model import Arguments, Decode, Json
 from gateway.dialects.callback import Callback
-from gateway.model import Arguments, Decode, Json
 from gateway.offload import tasks
 from gateway.offload.tasks import HEAD, MAX_FRAME_BYTES, Parts, Task
 from gateway.schemas import CompiledSchema

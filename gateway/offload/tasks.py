@@ -16,9 +16,9 @@ from importlib import import_module
 import msgspec
 from msgspec import Raw, Struct
 
-from gateway import jsontext
+from gateway.core import jsontext
+from gateway.core.model import Decode, Json, JsonObject, ToolFailure, ToolResult
 from gateway.dialects import callback
-from gateway.model import Decode, Json, JsonObject, ToolFailure, ToolResult
 from gateway.openapi.selection import SelectionError, compiled
 from gateway.schemas import (
     CompiledSchema,

@@ -8,14 +8,14 @@ from collections.abc import Collection, Iterable, Sequence
 
 from msgspec import UNSET, Struct, UnsetType
 
-from gateway.model import Json, JsonObject
+from gateway.core.model import Json, JsonObject
+from gateway.core.wire import is_token
 from gateway.openapi import media
 from gateway.openapi.conversion import Converter
 from gateway.openapi.kinds import SCALARS, VALUES, kinds_of, of_kinds, restricted
 from gateway.openapi.operations import Operation
 from gateway.openapi.plan import METHOD_FIELD, OperationError, Style, UnresolvedError, Where
 from gateway.openapi.serialise import PLACEHOLDER, query_names, split_path
-from gateway.wire import is_token
 
 ORDER: tuple[Where, ...] = ("path", "query", "querystring", "header", "cookie")
 STYLES: dict[Where, tuple[Style, ...]] = {  # the first is the default

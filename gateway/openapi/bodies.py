@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Raw
 
-from gateway import jsontext
-from gateway.model import Json, JsonObject
+from gateway.core import jsontext
+from gateway.core.model import Json, JsonObject
 from gateway.openapi import media
 from gateway.openapi.plan import BodyKind, BodyPlan, DeepArrays, Field, Parameter
 from gateway.openapi.serialise import (

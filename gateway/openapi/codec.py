@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from gateway import jsontext
+from gateway.core import jsontext
+from gateway.core.jsontext import ALWAYS_HERE_BYTES
+from gateway.core.model import Invocation, Json, ToolResult
+from gateway.core.ports import LargeReply
+from gateway.core.wire import Answer, WireRequest
 from gateway.dialects.replies import MAX_DEPTH, BrokenReplyError
-from gateway.jsontext import ALWAYS_HERE_BYTES
-from gateway.model import Invocation, Json, ToolResult
 from gateway.openapi import answers, failures, requests
 from gateway.openapi.plan import OperationTool, Plan
 from gateway.openapi.selection import judged
-from gateway.ports import LargeReply
-from gateway.wire import Answer, WireRequest
 
 JSON_TYPES = (b"application/json", b"application/json; charset=utf-8", b"application/json;charset=utf-8")
 

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from gateway.model import Json, JsonObject
+from gateway.core.model import Json, JsonObject
 from gateway.openapi.document import Document
 from gateway.openapi.plan import OperationError, UnresolvedError
 from gateway.openapi.schemas import (

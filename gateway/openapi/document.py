@@ -14,8 +14,8 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
-from gateway import jsontext
-from gateway.model import Json, JsonObject
+from gateway.core import jsontext
+from gateway.core.model import Json, JsonObject
 from gateway.openapi import references, swagger
 from gateway.openapi.plan import OperationError
 from gateway.openapi.serialise import PLACEHOLDER

@@ -8,8 +8,8 @@ from typing import NamedTuple
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
-from gateway.jsontext import encode, split_pointer
-from gateway.model import Json, JsonObject
+from gateway.core.jsontext import encode, split_pointer
+from gateway.core.model import Json, JsonObject
 from gateway.openapi.arguments import BODY, Argument, arguments_of
 from gateway.openapi.bodies import FORMS
 from gateway.openapi.conversion import Converter

@@ -5,7 +5,7 @@ Most styles have a form for texts, numbers and booleans, and for arrays and obje
 
 from __future__ import annotations
 
-from gateway.model import Json, JsonObject
+from gateway.core.model import Json, JsonObject
 from gateway.openapi.conversion import ANNOTATIONS, Converter
 from gateway.openapi.plan import OperationError
 from gateway.openapi.schemas import texts_of

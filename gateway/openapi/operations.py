@@ -8,12 +8,12 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gateway.core.model import Json, JsonObject, Rejected
+from gateway.core.wire import is_token
 from gateway.dialects.listings import MAX_SHOWN
-from gateway.model import Json, JsonObject, Rejected
 from gateway.openapi.document import Document
 from gateway.openapi.plan import METHODS, OperationError
 from gateway.openapi.serialise import PLACEHOLDER, split_path
-from gateway.wire import is_token
 
 NEVER = frozenset(("TRACE", "CONNECT"))
 MAX_ALTERNATIVES = 100  # of the security of an operation, each of which is looked at for each operation

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from gateway.jsontext import encode
-from gateway.model import Json, JsonObject
+from gateway.core.jsontext import encode
+from gateway.core.model import Json, JsonObject
 from gateway.openapi import media
 from gateway.openapi.conversion import NULL, Converter
 from gateway.openapi.curation import Terms, ToolTerms

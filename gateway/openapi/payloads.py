@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from gateway.model import Json, JsonObject
+from gateway.core.model import Json, JsonObject
 from gateway.openapi import media
 from gateway.openapi.arguments import STYLES, is_field_name
 from gateway.openapi.conversion import Converter

@@ -10,7 +10,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
-from gateway.model import Json, ToolDefinition
+from gateway.core.model import Json, ToolDefinition
 
 
 class OperationError(ValueError):

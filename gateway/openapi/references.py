@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urldefrag, urljoin
 
-from gateway.jsontext import escaped_name, split_pointer
-from gateway.model import Json, JsonObject
+from gateway.core.jsontext import escaped_name, split_pointer
+from gateway.core.model import Json, JsonObject
 from gateway.openapi.plan import OperationError, UnresolvedError
 
 MAX_CHAIN = 32  # references that lead to references

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
+from gateway.core.model import Json, JsonObject
+from gateway.core.tool_names import word
 from gateway.dialects.listings import Group, Report
-from gateway.model import Json, JsonObject
-from gateway.naming import word
 from gateway.openapi.curation import Terms, idle_tools, tool_terms, unknown_tools, version_of
 from gateway.openapi.document import Document
 from gateway.openapi.operations import Operation

@@ -10,9 +10,10 @@ from typing import NamedTuple
 import msgspec
 from msgspec import UNSET, Raw
 
-from gateway import jsontext
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import Arguments, Json
+from gateway.core import jsontext
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import Arguments, Json
+from gateway.core.wire import WireRequest
 from gateway.openapi.bodies import Body, encode_body, form_text, narrow
 from gateway.openapi.plan import METHOD_FIELD, BodyPlan, Parameter, Plan, Where
 from gateway.openapi.serialise import (
@@ -28,7 +29,6 @@ from gateway.openapi.serialise import (
     query_text,
     read_template,
 )
-from gateway.wire import WireRequest
 
 BODY = "body"  # the argument
 # Of the path, the query and what arguments add to the headers: servers take 8 to 16 KiB.

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Literal, NamedTuple, TypeAlias
 
-from gateway.model import Json, JsonObject
+from gateway.core.model import Json, JsonObject
 from gateway.openapi import references
 from gateway.openapi.document import Document
 from gateway.openapi.plan import OperationError, UnresolvedError

@@ -7,12 +7,12 @@ from typing import Literal, NamedTuple, cast
 
 from msgspec.structs import replace
 
-from gateway.model import AuthorizationRequirement, Json, JsonObject, Requirements
+from gateway.core.model import AuthorizationRequirement, Json, JsonObject, Requirements
+from gateway.core.wire import is_token
 from gateway.openapi.curation import Terms
 from gateway.openapi.document import Document
 from gateway.openapi.operations import Operation
 from gateway.openapi.plan import Access, Key, Lent, OperationError
-from gateway.wire import is_token
 
 Place = Literal["header", "query", "cookie"]
 Chosen = tuple[Access, Requirements, tuple[str, ...]]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
-from gateway.jsontext import split_pointer
-from gateway.model import Json
+from gateway.core.jsontext import split_pointer
+from gateway.core.model import Json
 from gateway.openapi.texts import message_of
 
 Select = Callable[[Json], Json]

@@ -14,9 +14,9 @@ from typing import NamedTuple
 from unicodedata import normalize
 from urllib.parse import unquote_plus, unquote_to_bytes
 
-from gateway.model import Json
+from gateway.core.model import Json
+from gateway.core.wire import is_token
 from gateway.openapi.plan import DeepArrays, Parameter
-from gateway.wire import is_token
 
 # What `allow_reserved` leaves as it is; never what ends the part of a URL it stands in, or means another character.
 RESERVED = {"query": ":/?[]@!$'()*,;=", "path": ":[]@!$&'()*+,;=", "cookie": ""}

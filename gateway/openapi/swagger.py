@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.model import Json, JsonObject
+from gateway.core.model import Json, JsonObject
 from gateway.openapi import references
 from gateway.openapi.plan import METHODS, OperationError
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from gateway.core.model import Json, JsonObject
 from gateway.dialects.texts import visible
-from gateway.model import Json, JsonObject
 
 MAX_READ = 16 * 1024  # characters of a text that are looked at
 MAX_LENGTH = 2048  # characters of one description in a schema

@@ -10,10 +10,10 @@ import msgspec
 from msgspec import Raw
 from msgspec.structs import replace
 
+from gateway.core.jsontext import encode
+from gateway.core.model import Json, JsonObject, Rejected, ToolDefinition
+from gateway.core.tool_names import DefinitionError, published_name, tool_and_version
 from gateway.dialects.listings import MAX_SHOWN, Gathered, Summary, joined
-from gateway.jsontext import encode
-from gateway.model import Json, JsonObject, Rejected, ToolDefinition
-from gateway.naming import DefinitionError, published_name, tool_and_version
 from gateway.openapi.conversion import Converter
 from gateway.openapi.curation import (
     Terms,

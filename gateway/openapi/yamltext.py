@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from gateway.model import Json, JsonObject
+from gateway.core.model import Json, JsonObject
 
 MAX_DEPTH = 150
 MAX_ALIASES = 1000

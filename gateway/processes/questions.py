@@ -8,7 +8,7 @@ from itertools import count
 from typing import NamedTuple
 
 from gateway.console.view import RefusedQuestionError, View
-from gateway.model import JsonObject
+from gateway.core.model import JsonObject
 
 ANSWER_S = 10.0  # for an answer; a process that is busy for longer has no console at the moment
 OK = 200

@@ -13,11 +13,11 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from gateway.backoff import Backoff
 from gateway.console.view import View
+from gateway.core.backoff import Backoff
+from gateway.core.model import JsonObject
 from gateway.metrics import Counted, GaugeSample
 from gateway.metrics.families import FAMILIES
-from gateway.model import JsonObject
 from gateway.processes.control import AT_ONCE, LOST, MAX_LINE_BYTES, REPORT_S, WITHOUT_DELAY, messages, packed
 from gateway.processes.questions import Answer, PendingRpcs, Question, answer_to
 from gateway.processes.sockets import renew

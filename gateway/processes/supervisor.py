@@ -25,10 +25,10 @@ from gateway.console.app import OperatorsOnly, console_app
 from gateway.console.history import History
 from gateway.console.host import address_of
 from gateway.console.relay import Address, Relay
+from gateway.core.model import JsonObject
 from gateway.http.apps import admin_app
 from gateway.logs import output
 from gateway.metrics import GaugeSample, Metrics, Scraper, merged
-from gateway.model import JsonObject
 from gateway.processes.serving import server_options
 from gateway.processes.slot import WorkerSlot
 from gateway.processes.sockets import address_of as address_of_sockets

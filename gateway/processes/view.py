@@ -14,8 +14,8 @@ from gateway.console.history import History
 from gateway.console.local import with_calls
 from gateway.console.log import KEPT
 from gateway.console.view import Answering, RefusedQuestionError, text_of
+from gateway.core.model import Json, JsonObject
 from gateway.metrics import Metrics
-from gateway.model import Json, JsonObject
 from gateway.settings import Config
 
 BETWEEN = ":"  # the number of a worker and what is its own

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from contextlib import closing, suppress
 from typing import Any
 
-from gateway.model import JsonObject
+from gateway.core.model import JsonObject
 from gateway.processes.control import (
     AT_ONCE,
     FAILED,

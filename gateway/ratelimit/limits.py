@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Literal, Protocol
 
-from gateway.errors import ErrorCode, GatewayError, StateUnavailable
+from gateway.core.errors import ErrorCode, GatewayError, StateUnavailable
+from gateway.core.ports import Target
+from gateway.core.wire import Headers
 from gateway.networks import network
-from gateway.ports import Target
 from gateway.ratelimit.memory import MemoryBuckets
 from gateway.ratelimit.outcome import LimitOutcome, RateLimited, headers
 from gateway.ratelimit.rules import LimitPlan, LimitPlans, Operation, Part, Parts, Rule
-from gateway.wire import Headers
 
 SWEEP_S = 10.0  # full buckets are kept no longer; a sweep of a rule with 131,072 takes 5 ms, in steps of 0.1 ms
 RETRY_S = 1.0  # while Redis is away: as often as it is looked for

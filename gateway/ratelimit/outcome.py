@@ -7,9 +7,9 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from gateway.errors import ErrorCode, FixedError
+from gateway.core.errors import ErrorCode, FixedError
+from gateway.core.wire import Headers
 from gateway.ratelimit.rules import LimitPlan, Rule
-from gateway.wire import Headers
 
 RATELIMIT = b"ratelimit"
 MESSAGE = "Too many requests; try again later."

@@ -20,11 +20,11 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from gateway.backoff import Backoff
-from gateway.errors import StateUnavailable
+from gateway.core.backoff import Backoff
+from gateway.core.errors import StateUnavailable
+from gateway.core.sealing import Digester
 from gateway.ratelimit.outcome import LimitOutcome, refusing
 from gateway.ratelimit.rules import Identity, LimitPlan, Parts, Rule
-from gateway.state.sealing import Digester
 from gateway.state.store import PartitionStore, Reply, ScriptOptions, Scripts, partition_of
 
 log = logging.getLogger("gateway.ratelimit")

@@ -9,7 +9,7 @@ from functools import lru_cache
 from operator import itemgetter
 from typing import Literal, TypeAlias
 
-from gateway.ports import Target
+from gateway.core.ports import Target
 from gateway.ratelimit.calendar import LENGTHS_S, LONGEST_S, Window
 
 Operation = Literal["call", "list", "poll", "listen", "failed_verification"]

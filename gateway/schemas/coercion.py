@@ -13,8 +13,8 @@ from typing import Any
 
 import msgspec
 
-from gateway import jsontext
-from gateway.model import Json, JsonObject
+from gateway.core import jsontext
+from gateway.core.model import Json, JsonObject
 from gateway.schemas.references import Schema, SchemaError, followed, is_before_2019, pointer_of
 
 MAX_NESTED = 100  # schemas and values one inside the other; a value is at most 64 deep

@@ -13,8 +13,8 @@ import msgspec
 from jsonschema_rs import FancyRegexOptions, RegexOptions, ValidationError, Validator
 from jsonschema_rs import ValidationErrorKind as Kind
 
-from gateway.jsontext import ALWAYS_HERE_BYTES, MAX_DEPTH, is_deeper_than
-from gateway.model import Json, JsonObject
+from gateway.core.jsontext import ALWAYS_HERE_BYTES, MAX_DEPTH, is_deeper_than
+from gateway.core.model import Json, JsonObject
 from gateway.schemas.coercion import Coercion, ExhaustedError, IsValid
 from gateway.schemas.cost import Cost, cost_of, is_light, size_of
 from gateway.schemas.document import SchemaDocument

@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Raw, Struct
 
-from gateway.model import Json, JsonObject
+from gateway.core.model import Json, JsonObject
 from gateway.schemas.document import Work
 
 MAX_HERE_NS = 5_000_000  # of one check on the event loop

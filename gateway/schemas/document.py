@@ -11,7 +11,7 @@ from contextlib import suppress
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, NamedTuple
 
-from gateway.jsontext import is_deeper_than
+from gateway.core.jsontext import is_deeper_than
 from gateway.schemas.references import (
     DEFINITIONS,
     IN_PLACE,

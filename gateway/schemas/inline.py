@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gateway.model import JsonObject
+from gateway.core.model import JsonObject
 from gateway.schemas.document import SchemaDocument
 from gateway.schemas.references import DEFINITIONS, LIST, MAP, ONE, Schema, SchemaError, missing
 

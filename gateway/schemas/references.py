@@ -15,8 +15,8 @@ from urllib.parse import quote, unquote, urljoin
 
 import msgspec
 
-from gateway.jsontext import escaped_name, split_pointer
-from gateway.model import Json, JsonObject
+from gateway.core.jsontext import escaped_name, split_pointer
+from gateway.core.model import Json, JsonObject
 
 Schema = JsonObject
 Pointer = tuple[str, ...]

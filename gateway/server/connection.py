@@ -11,6 +11,7 @@ from typing import cast
 import httptools
 from starlette.types import Scope
 
+from gateway.core.tracing import made_id, sent_id
 from gateway.pacing import NOTHING
 from gateway.server.exchange import Exchange
 from gateway.server.listener import Listener, Service
@@ -22,7 +23,6 @@ from gateway.server.options import (
 )
 from gateway.server.refusals import Refusal, Refused, answer
 from gateway.server.request_reader import BODY, CLOSED, HEAD, RequestReader
-from gateway.tracing import made_id, sent_id
 
 log = logging.getLogger("gateway.server")
 

@@ -12,11 +12,11 @@ from typing import Any
 from msgspec import Struct
 from starlette.types import ASGIApp, Message, Scope
 
+from gateway.core.tracing import sent_id
+from gateway.core.wire import SERVED, Headers
 from gateway.server.channel import Channel
 from gateway.server.options import MAX_UNREAD_BYTES, UNCOUNTED_BYTES
 from gateway.server.refusals import STATUS_LINE, Refusal, answer
-from gateway.tracing import sent_id
-from gateway.wire import SERVED, Headers
 
 log = logging.getLogger("gateway.server")
 

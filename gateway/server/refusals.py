@@ -6,9 +6,9 @@ import json
 from enum import Enum
 from http import HTTPStatus
 
-from gateway.errors import CODE, ErrorCode, ServerCode
+from gateway.core.errors import CODE, ErrorCode, ServerCode
+from gateway.core.tracing import REQUEST_ID
 from gateway.server.options import MAX_HEADERS
-from gateway.tracing import REQUEST_ID
 
 PHRASES = {status.value: status.phrase for status in HTTPStatus}
 STATUS_LINE = {status: f"HTTP/1.1 {status} {PHRASES.get(status, '')}\r\n".encode() for status in range(100, 600)}

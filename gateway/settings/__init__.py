@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import Annotated, ClassVar, Self, TypeVar
 from urllib.parse import urlsplit
 
+from gateway.core.did_you_mean import suggestion
 from gateway.settings.access import AuthSettings, JwtSettings
 from gateway.settings.authorize import AuthorizeSettings
 from gateway.settings.backends import (
@@ -41,7 +42,6 @@ from gateway.settings.substitution import refers
 from gateway.settings.telemetry import TelemetrySettings
 from gateway.settings.values import Choice
 from gateway.settings.web import TlsSettings, is_loopback
-from gateway.suggestions import suggestion
 
 S = TypeVar("S", bound=Section)
 

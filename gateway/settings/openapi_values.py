@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Annotated
 from urllib.parse import unquote
 
-from gateway.naming import full_version
+from gateway.core.tool_names import full_version
 from gateway.settings.cursor import Cursor
 from gateway.settings.json_values import AnyJson
 from gateway.settings.sections import ByName

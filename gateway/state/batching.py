@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.errors import StateUnavailable
+from gateway.core.errors import StateUnavailable
 from gateway.state.connections import pack
 from gateway.state.store import Reply
 

@@ -13,7 +13,7 @@ from typing import Any
 from redis.asyncio.client import PubSub
 from redis.exceptions import MovedError, RedisError
 
-from gateway.backoff import Backoff
+from gateway.core.backoff import Backoff
 from gateway.state.cluster_map import ClusterMap, RedisNode
 from gateway.state.slots import placements
 from gateway.state.store import ChannelListener

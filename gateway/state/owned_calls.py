@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from msgspec import Struct, structs
 
-from gateway.errors import StateUnavailable
+from gateway.core.errors import StateUnavailable
 from gateway.state.port import ACCEPTED, UNKNOWN, CallState, NewCall, Record, StateLimits
 from gateway.state.records import Records
 from gateway.state.store import Reply, Scripts

@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import structs
 
-from gateway.errors import StateUnavailable
+from gateway.core.errors import StateUnavailable
 from gateway.state.batching import NotDone
 from gateway.state.common import Waiters, check_call, check_digest, check_move, check_note
 from gateway.state.owned_calls import OwnedCalls, RecentEndings

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Raw
 
+from gateway.core.sealing import Sealer, Unsealable
 from gateway.state.port import (
     DISPATCHING,
     REGISTERED,
@@ -22,7 +23,6 @@ from gateway.state.port import (
     NewCall,
     Record,
 )
-from gateway.state.sealing import Sealer, Unsealable
 
 log = logging.getLogger("gateway.state")
 

@@ -14,8 +14,8 @@ from contextlib import suppress
 
 from msgspec import Struct
 
-from gateway.backoff import Backoff
-from gateway.errors import StateUnavailable
+from gateway.core.backoff import Backoff
+from gateway.core.errors import StateUnavailable
 from gateway.state.common import Waiters
 from gateway.state.owned_calls import OwnedCalls, portions
 from gateway.state.port import CallState, Capacity, Record

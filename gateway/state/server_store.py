@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from redis.exceptions import RedisError
 
-from gateway.backoff import Backoff
+from gateway.core.backoff import Backoff
 from gateway.state.connections import RedisClient
 from gateway.state.inspection import risks
 from gateway.state.script_client import ScriptClient

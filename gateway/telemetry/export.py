@@ -24,12 +24,12 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 from opentelemetry.trace.span import TraceState
 
 from gateway import __version__
+from gateway.core.tracing import parent_of
 from gateway.settings.proxies import proxy_for
 from gateway.settings.telemetry import TelemetrySettings
 from gateway.settings.web import TlsSettings
 from gateway.telemetry import names
 from gateway.telemetry.spans import Recording, Span
-from gateway.tracing import parent_of
 
 log = logging.getLogger("gateway.telemetry")
 

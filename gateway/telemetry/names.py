@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gateway.model import Invocation, ToolDefinition
+from gateway.core.model import Invocation, ToolDefinition
 from gateway.telemetry.spans import Value
 
 QUEUE = "queue"

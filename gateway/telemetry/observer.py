@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.errors import FixedError
+from gateway.core.errors import FixedError
 from gateway.http.accesslog import AccessLog, Observer
 from gateway.http.troubles import trouble_of
 from gateway.metrics import Metrics

@@ -8,17 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from gateway.core.tracing import TRACEPARENT, TRACESTATE, Parent, Trace, continued, identify, parent_of, sent_on
 from gateway.telemetry.spans import SAMPLED, Recording, Sink, Span, current
-from gateway.tracing import (
-    TRACEPARENT,
-    TRACESTATE,
-    Parent,
-    Trace,
-    continued,
-    identify,
-    parent_of,
-    sent_on,
-)
 
 UNSAMPLED = b"-00"
 ALL = b"g"  # above every hexadecimal digit

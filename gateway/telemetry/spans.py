@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from gateway.errors import GatewayError
-from gateway.tracing import Kind, Parent
+from gateway.core.errors import GatewayError
+from gateway.core.tracing import Kind, Parent
 
 Value = str | int | float | bool
 

@@ -18,12 +18,12 @@ from gateway.admission import Admission, Lease
 from gateway.backends.server import Server
 from gateway.calls.records import metadata_of
 from gateway.calls.status import PREFIX
-from gateway.model import Invocation, ToolResult
-from gateway.ports import Backend, DispatchGate, Outcomes
+from gateway.core.model import Invocation, ToolResult
+from gateway.core.ports import Backend, DispatchGate, Outcomes
+from gateway.core.tracing import TRACEPARENT, Kind, Work
 from gateway.state.port import State
 from gateway.telemetry import names
 from gateway.telemetry.spans import Span, Value, current, error_of, here, within
-from gateway.tracing import TRACEPARENT, Kind, Work
 
 T = TypeVar("T")
 STATE_OPERATIONS = ("begin", "advance", "settle", "get", "has_expired", "wait", "forget", "mark_delivered")

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from gateway.admission import Admission
 from gateway.backends.server import Server
+from gateway.core.ports import Backend, Outcomes
+from gateway.core.tracing import Step, Trace, continued, identify, unrecorded
 from gateway.http.accesslog import AccessLog, Observer
 from gateway.metrics import Metrics
-from gateway.ports import Backend, Outcomes
 from gateway.settings import Config, TelemetrySettings
 from gateway.state.port import State
 from gateway.telemetry import names
@@ -24,7 +25,6 @@ from gateway.telemetry.steps import (
     recorded,
     state_with_steps,
 )
-from gateway.tracing import Step, Trace, continued, identify, unrecorded
 from gateway.usage.recorder import CountCall
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
+from gateway.core.sse import Event, EventParser
 from gateway.pacing import ParseQueue
-from gateway.sse import Event, EventParser
 from gateway.transport.errors import Kind, TransportError
 from gateway.transport.replies import StreamedReply
 

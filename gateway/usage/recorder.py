@@ -11,7 +11,7 @@ from contextlib import suppress
 from itertools import groupby
 from typing import TypeAlias
 
-from gateway.errors import StateUnavailable
+from gateway.core.errors import StateUnavailable
 from gateway.usage.ledger import OTHER, Kind, Ledger, Row
 
 log = logging.getLogger("gateway.usage")

@@ -13,8 +13,8 @@ import httpx
 
 from gateway.app import Gateway
 from gateway.config import read
+from gateway.core.surfaces import Surface
 from gateway.http.accesslog import AccessLog
-from gateway.surfaces import Surface
 from tests.flow.caller import Answer, Caller
 
 PUBLIC_URL = "http://toolgate.test"

@@ -10,9 +10,9 @@ from contextlib import contextmanager
 import pytest
 
 from gateway.calls.execution import Execution
-from gateway.errors import GatewayError
-from gateway.jsontext import JsonError
-from gateway.model import Invocation
+from gateway.core.errors import GatewayError
+from gateway.core.jsontext import JsonError
+from gateway.core.model import Invocation
 from gateway.request import Request
 from gateway.transport import TransportError
 from tests.flow.conftest import Start

@@ -16,8 +16,8 @@ import msgspec
 import pytest
 
 from gateway.catalogue.evaluation import UNEVALUATED, evaluate
+from gateway.core.model import Json, JsonObject, Listing
 from gateway.dialects.definitions import read_definition
-from gateway.model import Json, JsonObject, Listing
 from gateway.published import PublishedTool
 from gateway.schemas import CompiledSchema, SchemaError
 from tests.flow.gateways import config, running

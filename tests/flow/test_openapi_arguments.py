@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.jsontext import encode
+from gateway.core.jsontext import encode
 from tests.flow.caller import Caller
 from tests.flow.conftest import Start
 from tests.flow.gateways import config

@@ -14,13 +14,13 @@ import httpx
 import pytest
 from msgspec import Struct
 
-from gateway.encoders import Encoder
-from gateway.errors import ErrorCode, GatewayError, NotJsonError
-from gateway.jsontext import encode
-from gateway.model import Json, ToolCall, ToolDefinition, ToolRef, ToolResult
-from gateway.ports import Caller
-from gateway.surfaces import Endpoint, Immediate, Opened, OpenedCall, OpenedList, RefusedOpening
-from gateway.wire import Head, Headers, JoinedList, WireReply
+from gateway.core.encoders import Encoder
+from gateway.core.errors import ErrorCode, GatewayError, NotJsonError
+from gateway.core.jsontext import encode
+from gateway.core.model import Json, ToolCall, ToolDefinition, ToolRef, ToolResult
+from gateway.core.ports import Caller
+from gateway.core.surfaces import Endpoint, Immediate, Opened, OpenedCall, OpenedList, RefusedOpening
+from gateway.core.wire import Head, Headers, JoinedList, WireReply
 from tests.flow.gateways import config
 from tests.flow.keeping import begun, counted, gated
 from tests.flow.toolserver import ToolServer, tool

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from gateway.core.surfaces import Surface
 from gateway.http.accesslog import AccessLog
 from gateway.logs.lines import Lines
-from gateway.surfaces import Surface
 from tests.flow.gateways import Running, running
 from tests.streams import accepting, carry
 from tests.support.scraping import Samples, samples_of

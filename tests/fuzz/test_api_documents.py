@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from gateway.core.errors import GatewayError
+from gateway.core.jsontext import encode
 from gateway.dialects.listings import decode_summary
-from gateway.errors import GatewayError
-from gateway.jsontext import encode
 from gateway.openapi.plan import OperationTool
 from gateway.openapi.requests import request_of
 from gateway.openapi.tools import decoder, read_operations

@@ -13,10 +13,10 @@ from gateway.calls.preference import MAX_WAIT_S, read_preference
 from gateway.calls.records import CallMetadata, metadata_of, pack, pack_metadata
 from gateway.calls.status import view_of_record
 from gateway.challenges import Challenges, ServerChallenge
-from gateway.model import ToolResult
+from gateway.core.model import ToolResult
+from gateway.core.sealing import Digester, Sealer
 from gateway.state.port import CallState
 from gateway.state.records import Records
-from gateway.state.sealing import Digester, Sealer
 from tests.fuzz.documents import damaged_bytes
 from tests.support.authenticators import handmade
 

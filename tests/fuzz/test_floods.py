@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gateway.errors import GatewayError
-from gateway.sse import EventParser
+from gateway.core.errors import GatewayError
+from gateway.core.sse import EventParser
 from tests.fuzz.test_loop_pauses import LONGEST_PAUSE_S, SEEDS, Pauses
 from tests.streams import kinds_of_floods
 from tests.unit.backends.mcp_facing import EVENTS, INVOCATION, Script, Talk, backend_at, chunk, serving

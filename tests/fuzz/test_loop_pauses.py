@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from anyio.from_thread import start_blocking_portal
 
-from gateway import jsontext
+from gateway.core import jsontext
 from tests.flow.gateways import config, running
 from tests.streams import http_reply
 from tests.support.toolserver import Exchange, Handler, tool_server

@@ -8,14 +8,14 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway import jsontext
 from gateway.backends.mcp_channel import McpReply
+from gateway.core import jsontext
+from gateway.core.errors import GatewayError
+from gateway.core.model import ToolResult
 from gateway.dialects import mcp_responses, mcp_server_tasks
 from gateway.dialects.mcp_answers import McpEncoder
 from gateway.dialects.mcp_server import NegotiatedSession
 from gateway.dialects.replies import BrokenReplyError
-from gateway.errors import GatewayError
-from gateway.model import ToolResult
 from tests.fuzz.documents import damaged, damaged_bytes
 from tests.unit.backends.mcp_facing import INVOCATION, LEGACY, MODERN, backend_at
 

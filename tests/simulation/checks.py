@@ -14,8 +14,8 @@ from collections.abc import Mapping
 
 from gateway.calls.names import CallNames
 from gateway.calls.status import BROKEN, GONE, UNREMEMBERED
+from gateway.core.sealing import Digester
 from gateway.state.port import RECORD_BYTES
-from gateway.state.sealing import Digester
 from tests.simulation.commands import Hash, Members, Scores
 from tests.simulation.gateway import KEYS
 from tests.simulation.servers import calls_in

@@ -13,13 +13,13 @@ from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.preference import NO_PREFERENCE, Preference
 from gateway.calls.registry import Calls
 from gateway.calls.status import CallView
+from gateway.core.model import CallContext, Invocation, ToolCall, ToolRef
+from gateway.core.ports import Caller
+from gateway.core.sealing import Digester
+from gateway.core.wire import Head
 from gateway.dialects.recognise import REST
-from gateway.model import CallContext, Invocation, ToolCall, ToolRef
-from gateway.ports import Caller
 from gateway.request import Request
 from gateway.state.port import State
-from gateway.state.sealing import Digester
-from gateway.wire import Head
 from tests.simulation.loop import HERE, NETWORK, Machine, on
 from tests.simulation.servers import Stream
 from tests.simulation.toolserver import Later, Now

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.calls.names import CallNames
-from gateway.errors import GatewayError
-from gateway.model import ToolResult
+from gateway.core.errors import GatewayError
+from gateway.core.model import ToolResult
+from gateway.core.sealing import Digester, Sealer
 from gateway.state.port import StateLimits
 from gateway.state.redis import RedisState
 from gateway.state.replica_sync import Timing
-from gateway.state.sealing import Digester, Sealer
 from gateway.state.server_store import ServerStore
 from gateway.state.slots import placements
 from tests.simulation.client import SimulatedRedis

@@ -12,8 +12,8 @@ import jwt
 import pytest
 
 from gateway.auth import ApiKey, Authentication, JwtIssuer, Keys, Reason
-from gateway.errors import ErrorCode, UnauthenticatedError
-from gateway.wire import Head
+from gateway.core.errors import ErrorCode, UnauthenticatedError
+from gateway.core.wire import Head
 
 SECRET = "correct horse battery staple, twice over"
 OTHER_SECRET = "another secret of at least 32 characters"

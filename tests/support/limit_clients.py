@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from gateway.core.sealing import Digester
 from gateway.ratelimit.redis import RedisBuckets
 from gateway.state.address import RedisAddress
 from gateway.state.cluster import ClusterStore
 from gateway.state.connections import connect
-from gateway.state.sealing import Digester
 from gateway.state.server_store import ServerStore
 from gateway.state.store import PartitionStore
 

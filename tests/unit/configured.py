@@ -10,7 +10,7 @@ import jsonschema_rs
 import pytest
 
 from gateway.config import json_schema, read
-from gateway.errors import ConfigError
+from gateway.core.errors import ConfigError
 
 CANARY = "correct-horse-battery-staple-0123456789"
 ENV = {

@@ -12,12 +12,12 @@ from gateway.calls.outcomes import OutcomeRecorder, Run
 from gateway.calls.preference import NO_PREFERENCE, Preference
 from gateway.calls.registry import Calls
 from gateway.calls.status import CallView
-from gateway.errors import GatewayError, StateUnavailable
-from gateway.model import CallContext, Invocation, JsonObject, Listing, ToolCall, ToolRef, ToolResult
-from gateway.ports import Caller, DispatchGate
+from gateway.core.errors import GatewayError, StateUnavailable
+from gateway.core.model import CallContext, Invocation, JsonObject, Listing, ToolCall, ToolRef, ToolResult
+from gateway.core.ports import Caller, DispatchGate
+from gateway.core.sealing import Digester
 from gateway.state.memory import MemoryState
 from gateway.state.port import BeginResult, CallState, NewCall, Record, StateLimits
-from gateway.state.sealing import Digester
 from tests.unit.published import published
 
 ADA = Caller(principal="jwt:i:ada")

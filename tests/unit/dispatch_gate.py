@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.ports import NotDispatchedError
+from gateway.core.ports import NotDispatchedError
 
 
 class RecordingGate:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from gateway.model import Invocation, JsonObject, Listing, Requirements, ToolDefinition, ToolResult
-from gateway.naming import published_name
+from gateway.core.model import Invocation, JsonObject, Listing, Requirements, ToolDefinition, ToolResult
+from gateway.core.tool_names import published_name
 from gateway.published import PublishedTool, Route
 from gateway.schemas import CompiledSchema
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.backoff import Backoff
+from gateway.core.backoff import Backoff
 
 
 def test_each_pause_is_twice_the_one_before_up_to_the_longest_and_a_success_starts_anew() -> None:

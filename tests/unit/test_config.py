@@ -13,7 +13,7 @@ import yaml
 from pydantic import SecretStr, ValidationError
 
 from gateway.config import load, read
-from gateway.errors import ConfigError
+from gateway.core.errors import ConfigError
 from gateway.settings import BearerAuthSettings, Config, JwtAuthSettings
 from gateway.settings.backends import OxpBackendSettings, SigningSettings
 from gateway.settings.telemetry import PACKAGE

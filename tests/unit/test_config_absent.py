@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.config import read
-from gateway.errors import ConfigError
+from gateway.core.errors import ConfigError
 from gateway.settings.cautions import warnings
 
 ISSUER = "issuer: 'https://a.example', audience: [toolgate], algorithms: [RS256]"

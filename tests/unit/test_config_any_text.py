@@ -7,7 +7,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.config import read
-from gateway.errors import ConfigError
+from gateway.core.errors import ConfigError
 from tests.unit.configured import schema
 
 CANARY = "correct-horse-battery-staple-0123456789"

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from gateway.config import load, main, read
-from gateway.errors import ConfigError
+from gateway.core.errors import ConfigError
 from tests.deploy.values_schema import FILE, values_schema
 from tests.unit.configured import schema, validator
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gateway.challenges import CallChallenge, Challenge, Challenges, Consents, Looks
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import JsonObject
-from gateway.state.sealing import Sealer, TimedSealer, Unsealable
-from gateway.surfaces import Awaited
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import JsonObject
+from gateway.core.sealing import Sealer, TimedSealer, Unsealable
+from gateway.core.surfaces import Awaited
 from tests.unit.admission.clock import Clock
 
 pytestmark = pytest.mark.anyio

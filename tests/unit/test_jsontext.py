@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway import jsontext
-from gateway.jsontext import MAX_DEPTH, JsonError
+from gateway.core import jsontext
+from gateway.core.jsontext import MAX_DEPTH, JsonError
 
 
 def nested(depth: int, opening: bytes = b"[", closing: bytes = b"]") -> bytes:

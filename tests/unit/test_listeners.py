@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.errors import ErrorCode, GatewayError
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.ports import ANONYMOUS, Caller
+from gateway.core.surfaces import OpenedListen
+from gateway.core.wire import Headers
 from gateway.listeners import Listener, Listeners
-from gateway.ports import ANONYMOUS, Caller
 from gateway.routing import Router, tool_changes
-from gateway.surfaces import OpenedListen
-from gateway.wire import Headers
 from tests.unit.published import published
 
 pytestmark = pytest.mark.anyio

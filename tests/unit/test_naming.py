@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.naming import DefinitionError, published_name, tool_and_version, version_key
+from gateway.core.tool_names import DefinitionError, published_name, tool_and_version, version_key
 
 IDS = [  # id, version field, tool, version
     ("Calculator.Add@1.2.3", None, "Calculator.Add", "1.2.3"),

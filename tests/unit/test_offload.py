@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from gateway import jsontext
+from gateway.core import jsontext
 from gateway.offload import ChildTasks, OffloadError, OverrunError
 from gateway.offload.client import MAX_WAITING_PER_OWNER
 from gateway.offload.tasks import read_document

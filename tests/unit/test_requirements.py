@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import AuthorizationRequirement, CallContext, Requirements
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import AuthorizationRequirement, CallContext, Requirements
 from gateway.published import PublishedTool
 from gateway.requirements import check_requirements, granted
 from tests.unit.published import published

@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.wire import Head
 from gateway.dialects.recognise import REST
-from gateway.errors import ErrorCode, GatewayError
 from gateway.request import Request
 from gateway.responses import refusal
-from gateway.wire import Head
 
 HEAD = Head(method="POST", path="/tools/call", headers={})
 

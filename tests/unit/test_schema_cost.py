@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from gateway import jsontext
-from gateway.model import JsonObject
+from gateway.core import jsontext
+from gateway.core.model import JsonObject
 from gateway.schemas import CompiledSchema, SchemaError
 from gateway.schemas.cost import MAX_HERE_NS
 from tests.unit.compiling import errors_now

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway import jsontext
+from gateway.core import jsontext
 from gateway.schemas import CompiledSchema, SchemaError, check_input, inline_refs, is_json_schema
 from gateway.schemas.inline import MAX_ADDED_BYTES
 from tests.unit.compiling import errors, properties

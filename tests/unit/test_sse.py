@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.sse import Event, EventParser
+from gateway.core.sse import Event, EventParser
 
 LIMIT = 64
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.tracing import MAX_TRACESTATE, identify, random_digits
+from gateway.core.tracing import MAX_TRACESTATE, identify, random_digits
 
 MADE = "".join(f"{number:02x}" for number in range(24))
 TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import ToolCall, ToolDefinition, ToolResult
-from gateway.wire import Head, WireReply
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import ToolCall, ToolDefinition, ToolResult
+from gateway.core.wire import Head, WireReply
 
 T = TypeVar("T", bound=msgspec.Struct)
 

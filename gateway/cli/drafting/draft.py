@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from gateway import config
 from gateway.cli.output import FAILED, USAGE, CommandError
-from gateway.errors import ConfigError
+from gateway.core.errors import ConfigError
 from gateway.settings import Config
 from gateway.settings.web import is_loopback
 

@@ -10,10 +10,10 @@ from typing import NamedTuple
 from gateway.app import Gateway
 from gateway.cli.drafting.draft import ASKED_AS, Draft, NotSpokenError, Wanted, backend_yaml, checked, name_at, name_of
 from gateway.cli.output import count
-from gateway.errors import GatewayError
-from gateway.model import Listing
-from gateway.naming import word
-from gateway.ports import Backend
+from gateway.core.errors import GatewayError
+from gateway.core.model import Listing
+from gateway.core.ports import Backend
+from gateway.core.tool_names import word
 
 ASK_S = 10.0
 MAX_SHOWN = 5  # names of tools

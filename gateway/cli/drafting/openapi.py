@@ -29,10 +29,10 @@ from gateway.cli.drafting.draft import (
 from gateway.cli.drafting.listing import ASK_S, REFUSED
 from gateway.cli.drafting.look import looking
 from gateway.cli.output import FAILED, USAGE, CommandError, count
+from gateway.core.errors import GatewayError
+from gateway.core.jsontext import encode
+from gateway.core.model import Rejected
 from gateway.dialects.listings import decode_report, decode_summary
-from gateway.errors import GatewayError
-from gateway.jsontext import encode
-from gateway.model import Rejected
 from gateway.openapi.curation import ALL, Terms
 from gateway.openapi.document import Document, DocumentError, read_document
 from gateway.openapi.tools import decoder, read_operations

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from gateway.cli.drafting.draft import quoted
-from gateway.model import Rejected
+from gateway.core.model import Rejected
 from gateway.openapi.curation import Terms, reason_left_out
 from gateway.openapi.document import Document
 from gateway.openapi.operations import partial_operations

@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from gateway.backends.http import HttpBackend
 from gateway.backends.mcp import McpBackend
 from gateway.backends.openapi import OpenApiBackend
-from gateway.model import Invocation, ToolResult
+from gateway.core.model import Invocation, ToolResult
+from gateway.core.ports import DispatchGate
 from gateway.openapi.plan import Plan
-from gateway.ports import DispatchGate
 from gateway.transport import Limits
 from tests.streams import Request, accepting, http_reply, read_request
 from tests.unit.backends import mcp_facing

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.admission import BreakerRules
-from gateway.errors import ErrorCode
-from gateway.model import Invocation
+from gateway.core.errors import ErrorCode
+from gateway.core.model import Invocation
 from tests.contract.backends.far_ends import KINDS, Called, Script, fleet
 from tests.streams import http_reply
 from tests.unit.backends.facing import refusal

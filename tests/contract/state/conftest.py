@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gateway.core.sealing import Sealer
 from gateway.state.address import RedisAddress
 from gateway.state.cluster import ClusterStore
 from gateway.state.connections import connect
@@ -16,7 +17,6 @@ from gateway.state.memory import MemoryState
 from gateway.state.port import State, StateLimits
 from gateway.state.redis import RedisState
 from gateway.state.replica_sync import Timing
-from gateway.state.sealing import Sealer
 from gateway.state.server_store import ServerStore
 from gateway.state.store import PartitionStore
 from tests.support.redis_cluster import RedisCluster

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from gateway.errors import StateUnavailable
+from gateway.core.errors import StateUnavailable
 from gateway.state.address import RedisAddress
 from gateway.state.batching import NotDone
 from gateway.state.cluster import ClusterStore

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from gateway.errors import StateUnavailable
+from gateway.core.errors import StateUnavailable
 from gateway.state.port import ACCEPTED, DONE, Exists
 from gateway.state.redis import NO_MEMORY, RedisState
 from gateway.state.slots import placements

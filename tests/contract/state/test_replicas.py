@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 from msgspec import structs
 
-from gateway.errors import StateUnavailable
+from gateway.core.errors import StateUnavailable
 from gateway.state.port import DONE, UNKNOWN, CallState, Created, Exists, Record
 from gateway.state.replica_sync import Timing
 from tests.contract.state.conftest import HASTY, OpenReplica

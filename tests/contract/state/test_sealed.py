@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from gateway.state.sealing import KEY_ID_BYTES, NONCE_BYTES, NONCES_AT_ONCE, Digester, Sealer, Unsealable
+from gateway.core.sealing import KEY_ID_BYTES, NONCE_BYTES, NONCES_AT_ONCE, Digester, Sealer, Unsealable
 from tests.contract.state.conftest import OpenReplica
 from tests.support.redis_server import RedisServer
 from tests.support.stored_calls import ACCEPTED, KEYS, UNKNOWN, began, call, joined, state_of

@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from gateway.errors import StateUnavailable
+from gateway.core.errors import StateUnavailable
 from gateway.state.memory import MemoryState
 from gateway.state.port import ACCEPTED, AWAITING_USER, DISPATCHING, OutcomeTooLarge, State, StateLimits
 from tests.contract.state.conftest import Clock, OpenReplica, OpenState

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from gateway.core.jsontext import encode
 from gateway.dialects import listings
 from gateway.dialects.listings import Bounds
-from gateway.jsontext import encode
 from gateway.openapi.curation import Terms
 from gateway.openapi.plan import OperationTool
 from gateway.openapi.tools import decoder, read_operations

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import pytest
 
-from gateway.errors import StateUnavailable
+from gateway.core.errors import StateUnavailable
 from gateway.ratelimit import MemoryBuckets, RateLimited, RateLimits
 from gateway.ratelimit.outcome import LimitOutcome
 from gateway.ratelimit.redis import RedisBuckets

@@ -20,9 +20,9 @@ import pytest
 from gateway.assembly.authenticators import Issuers
 from gateway.auth import Authentication, IssuerStatus, JwtIssuer, Reason, RemoteKeys
 from gateway.config import read
-from gateway.errors import UnauthenticatedError, UndecidedError
-from gateway.ports import Caller
-from gateway.wire import Head
+from gateway.core.errors import UnauthenticatedError, UndecidedError
+from gateway.core.ports import Caller
+from gateway.core.wire import Head
 from tests.live.security.issuer import Issuer, issuer_process
 from tests.streams import http_reply
 from tests.support.authenticators import Clock, with_header

@@ -14,12 +14,12 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from gateway.core.sealing import Sealer
 from gateway.state.address import RedisAddress
 from gateway.state.connections import RedisClient, connect
 from gateway.state.port import CallState, StateLimits
 from gateway.state.redis import RedisState
 from gateway.state.replica_sync import Timing
-from gateway.state.sealing import Sealer
 from gateway.state.server_store import ServerStore
 from tests.support.stored_calls import KEYS, begins, call
 

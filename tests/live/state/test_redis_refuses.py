@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from redis import Redis
 
-from gateway.errors import StateUnavailable
+from gateway.core.errors import StateUnavailable
 from gateway.state.port import ACCEPTED, AWAITING_USER, DONE, Full, OutcomeTooLarge
 from tests.live.state.conftest import Replicas
 from tests.support.redis_server import RedisServer

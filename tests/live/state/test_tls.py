@@ -15,7 +15,7 @@ from redis.exceptions import AuthenticationError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from gateway.errors import StateUnavailable
+from gateway.core.errors import StateUnavailable
 from gateway.state.address import RedisAddress
 from gateway.state.connections import Tls, connect
 from gateway.state.script_client import ScriptClient

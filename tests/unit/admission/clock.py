@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.admission import Admission, AdmissionLimits, BreakerRules, Lease
-from gateway.errors import GatewayError
+from gateway.core.errors import GatewayError
 
 OPEN_FOR_S = 10.0
 TOOL = "Crm.Find@1.0.0"  # where it does not matter which

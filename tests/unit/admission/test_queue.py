@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.admission import Admission
-from gateway.errors import ErrorCode, GatewayError, unavailable
-from gateway.ports import NotDispatchedError
+from gateway.core.errors import ErrorCode, GatewayError, unavailable
+from gateway.core.ports import NotDispatchedError
 from tests.unit.admission.clock import TOOL, Clock, admission, enter
 from tests.unit.dispatch_gate import RecordingGate
 

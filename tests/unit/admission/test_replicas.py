@@ -11,7 +11,7 @@ import pytest
 
 from gateway.admission import Admission, BreakerRules
 from gateway.admission.breaker import Breaker
-from gateway.errors import ErrorCode
+from gateway.core.errors import ErrorCode
 from tests.unit.admission.clock import OPEN_FOR_S, Clock, admission, enter, refusal, succeed
 
 RUNS_OUT_S = 5.0

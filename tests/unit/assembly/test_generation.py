@@ -8,7 +8,7 @@ import pytest
 
 from gateway.assembly.generation import keep_or_make, with_fixed
 from gateway.config import read
-from gateway.errors import ConfigError
+from gateway.core.errors import ConfigError
 from gateway.settings.web import FilePath
 
 CALLS_BACK = "backends: {builds: {protocol: callback, url: 'http://127.0.0.1:1'}}"

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.auth import ApiKey, Authentication
-from gateway.errors import UnauthenticatedError
-from gateway.wire import Head
+from gateway.core.errors import UnauthenticatedError
+from gateway.core.wire import Head
 from tests.support.authenticators import NOW, Clock, handmade, issuer
 from tests.support.keys import issuer_with
 

@@ -7,8 +7,8 @@ import hashlib
 import pytest
 
 from gateway.auth import ApiKey, Authentication, Reason
-from gateway.ports import Caller
-from gateway.wire import Head
+from gateway.core.ports import Caller
+from gateway.core.wire import Head
 from tests.support.authenticators import Clock, authentication, bearer, issuer, refused, with_header, without_header
 
 KEY, OTHER = "a-key-that-cannot-be-guessed", "another-key-that-cannot-be-guessed"

@@ -16,10 +16,10 @@ import pytest
 from gateway.assembly.authenticators import Issuers
 from gateway.auth import Authentication, NoAuthentication, Reason
 from gateway.config import read
-from gateway.errors import UndecidedError
-from gateway.ports import Caller
+from gateway.core.errors import UndecidedError
+from gateway.core.ports import Caller
+from gateway.core.wire import Head
 from gateway.settings import AuthSettings
-from gateway.wire import Head
 from tests.support.authenticators import SECRET, refused, with_header, without_header
 from tests.support.keys import jwk, private, public_pem
 from tests.support.processes import until

@@ -8,7 +8,7 @@ import jwt
 import pytest
 
 from gateway.auth import Reason
-from gateway.ports import Caller
+from gateway.core.ports import Caller
 from tests.support.authenticators import (
     CLAIMS,
     HS256,

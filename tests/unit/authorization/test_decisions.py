@@ -9,8 +9,8 @@ import pytest
 
 from gateway.authorization import Decision
 from gateway.authorization.decisions import UnusableAnswerError, encode_question, read_decision
-from gateway.model import CallContext, ToolCall, ToolRef
-from gateway.ports import Caller, Target
+from gateway.core.model import CallContext, ToolCall, ToolRef
+from gateway.core.ports import Caller, Target
 
 TARGET = Target("Mail.Send", "1.2.0", "post", "post/Mail.*")
 CALL = ToolCall(ref=ToolRef(tool="Mail.Send"), arguments={"to": "ada"}, context=CallContext(user_id="ada"))

@@ -13,9 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.authorization import HttpAuthorizer, Unknown
-from gateway.errors import DeniedError, ErrorCode, GatewayError
-from gateway.model import CallContext, ToolCall, ToolRef
-from gateway.ports import Caller, Target
+from gateway.core.errors import DeniedError, ErrorCode, GatewayError
+from gateway.core.model import CallContext, ToolCall, ToolRef
+from gateway.core.ports import Caller, Target
 from gateway.transport import Limits, Origin, Pool
 from tests.streams import http_reply
 from tests.unit.transport.scripted import Peer, Script, Server, serving

@@ -11,7 +11,7 @@ from typing import Any
 from gateway.admission import Admission
 from gateway.backends.callback import CallbackBackend
 from gateway.backends.server import Server as Place
-from gateway.model import SINGLE_CALL_GROUP, Invocation, JsonObject, ToolDefinition, ToolResult
+from gateway.core.model import SINGLE_CALL_GROUP, Invocation, JsonObject, ToolDefinition, ToolResult
 from gateway.offload import ChildTasks
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.facing import reply

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from gateway.admission import Admission
 from gateway.backends.http import HttpBackend
 from gateway.backends.server import Server
-from gateway.errors import GatewayError
-from gateway.model import Invocation, ToolDefinition, ToolResult
+from gateway.core.errors import GatewayError
+from gateway.core.model import Invocation, ToolDefinition, ToolResult
 from gateway.offload import ChildTasks
 from tests.streams import http_reply
 from tests.unit.backends.admitting import admission, context_of, settings_of

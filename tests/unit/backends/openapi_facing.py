@@ -9,8 +9,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from gateway.backends.openapi import OpenApiBackend
-from gateway.jsontext import encode
-from gateway.model import CallContext, Invocation, Listing
+from gateway.core.jsontext import encode
+from gateway.core.model import CallContext, Invocation, Listing
 from gateway.openapi.plan import Access, OperationTool, Parameter, Plan
 from tests.streams import Request, accepting, http_reply, read_request
 from tests.unit.backends.admitting import admission, context_of, settings_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import ErrorCode
+from gateway.core.errors import ErrorCode
 from gateway.transport import Origin
 from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, TOOL, Toolset, facing
 from tests.unit.backends.facing import head_of, refusal, reply

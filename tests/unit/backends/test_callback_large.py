@@ -7,8 +7,8 @@ import re
 
 import pytest
 
-from gateway import jsontext
-from gateway.model import ToolFailure, ToolResult
+from gateway.core import jsontext
+from gateway.core.model import ToolFailure, ToolResult
 from tests.unit.backends.calling_back import CALL_ID, Toolset, facing, message
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.backends.callback_receiver import absent_receivers
-from gateway.model import ToolFailure, ToolResult
+from gateway.core.model import ToolFailure, ToolResult
 from gateway.offload import ChildTasks
 from tests.unit.backends.calling_back import (
     CALL_ID,

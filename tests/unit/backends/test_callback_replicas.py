@@ -13,9 +13,9 @@ from gateway.admission import Admission, BreakerRules
 from gateway.backends.callback import CallbackBackend
 from gateway.backends.callback_targets import REMEMBERED, CallbackTargets
 from gateway.backends.server import Server
-from gateway.errors import ErrorCode
-from gateway.jsontext import encode
-from gateway.model import Invocation
+from gateway.core.errors import ErrorCode
+from gateway.core.jsontext import encode
+from gateway.core.model import Invocation
 from gateway.offload import ChildTasks
 from gateway.transport import Origin, Pool
 from tests.unit.backends.admitting import admission, context_of, settings_of

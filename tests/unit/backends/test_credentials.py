@@ -8,7 +8,7 @@ import jwt
 import pytest
 
 from gateway.backends.credentials import CACHED_SUBJECTS, Minted, credentials_of
-from gateway.wire import Headers
+from gateway.core.wire import Headers
 from tests.unit.backends.admitting import settings_of
 
 SECRET = "shared with one tool server, 32 characters"

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.admission import BreakerRules
-from gateway.errors import ErrorCode
+from gateway.core.errors import ErrorCode
 from tests.unit.backends.admitting import admission
 from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, Toolset, facing
 from tests.unit.backends.conftest import Crumbs

@@ -15,12 +15,12 @@ from msgspec.structs import replace
 from gateway.admission import Lease
 from gateway.backends import server as replicas
 from gateway.backends.exchange import HttpExchange
+from gateway.core.errors import ErrorCode
+from gateway.core.model import Invocation, ToolResult
+from gateway.core.sse import EventParser
+from gateway.core.wire import WireRequest
 from gateway.dialects import recognise
-from gateway.errors import ErrorCode
-from gateway.model import Invocation, ToolResult
-from gateway.sse import EventParser
 from gateway.transport import Kind, Reply, TransportError
-from gateway.wire import WireRequest
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.facing import (
     IDEMPOTENT,

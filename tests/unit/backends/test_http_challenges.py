@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.backends.challenges import MAX_CHALLENGES, is_https_or_loopback
-from gateway.errors import ErrorCode
+from gateway.core.errors import ErrorCode
 from tests.unit.backends.facing import INVOCATION, VALUE, facing, head_of, outcome, paths, refusal, reply
 from tests.unit.transport.scripted import Script, answering, listening
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gateway.backends.lists import SHORT_BYTES
-from gateway.errors import ErrorCode
-from gateway.model import Listing
+from gateway.core.errors import ErrorCode
+from gateway.core.model import Listing
 from gateway.offload import ChildTasks
 from tests.unit.backends.facing import INVOCATION, OK, facing, paths, refusal, reply
 from tests.unit.transport.scripted import Peer, Script, answering

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from gateway.admission import Admission, BreakerRules
 from gateway.backends.http import HttpBackend
 from gateway.backends.server import Server
-from gateway.errors import ErrorCode, GatewayError
+from gateway.core.errors import ErrorCode, GatewayError
 from gateway.transport import TransportError
 from tests.unit.backends.admitting import PATIENCE_S, admission
 from tests.unit.backends.facing import DEFINITION, IDEMPOTENT, INVOCATION, OK, backend_at, paths, refusal, reply

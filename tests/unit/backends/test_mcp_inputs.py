@@ -8,8 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.backends.mcp_inputs import KEPT_S, MAX_BYTES, McpInputs
-from gateway.errors import ErrorCode
-from gateway.model import Invocation
+from gateway.core.errors import ErrorCode
+from gateway.core.model import Invocation
 from tests.unit.backends.facing import refusal
 from tests.unit.backends.mcp_facing import INVOCATION, Talk, facing
 

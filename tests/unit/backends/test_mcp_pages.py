@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from gateway.backends.mcp_pages import MAX_PAGES, all_pages
+from gateway.core.errors import ErrorCode
+from gateway.core.model import JsonObject
 from gateway.dialects.mcp_pages import is_page, read_page
-from gateway.errors import ErrorCode
-from gateway.model import JsonObject
 from gateway.offload import Offload
 from gateway.transport import Reply
 from tests.unit.backends.facing import refusal

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gateway.jsontext import encode
-from gateway.model import Invocation, ToolFailure
+from gateway.core.jsontext import encode
+from gateway.core.model import Invocation, ToolFailure
 from tests.streams import http_reply
 from tests.unit.backends.mcp_facing import (
     END,

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gateway.errors import FailureCode
-from gateway.model import Invocation, ToolFailure, ToolResult
+from gateway.core.errors import FailureCode
+from gateway.core.model import Invocation, ToolFailure, ToolResult
 from tests.unit.backends.mcp_facing import IDEMPOTENT, INVOCATION, TEXT, Double, Script, Talk, answer, event, facing
 
 pytestmark = pytest.mark.anyio

@@ -15,7 +15,7 @@ import pytest
 
 from gateway.backends.http import HttpBackend
 from gateway.backends.oauth import ClientCredentials
-from gateway.errors import ErrorCode
+from gateway.core.errors import ErrorCode
 from gateway.transport import Reply, TransportError
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.facing import INVOCATION, OK, refusal, reply

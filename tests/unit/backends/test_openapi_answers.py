@@ -15,12 +15,12 @@ from msgspec.structs import replace
 
 from gateway.admission import BreakerRules
 from gateway.backends.exchange import HttpExchange
-from gateway.errors import GatewayError
-from gateway.jsontext import encode
+from gateway.core.errors import GatewayError
+from gateway.core.jsontext import encode
+from gateway.core.wire import WireReply, WireRequest
 from gateway.offload import ChildTasks
 from gateway.openapi.codec import OpenApiCodec
 from gateway.openapi.plan import AnswerPlan
-from gateway.wire import WireReply, WireRequest
 from tests.streams import Request, accepting, read_request
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.facing import reply

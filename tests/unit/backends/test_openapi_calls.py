@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gateway.errors import ErrorCode
-from gateway.model import AuthorizationRequirement, Invocation, Requirements
+from gateway.core.errors import ErrorCode
+from gateway.core.model import AuthorizationRequirement, Invocation, Requirements
 from gateway.openapi.plan import AnswerPlan, Key, Lent, Plan
 from tests.streams import Request, http_reply
 from tests.unit.backends.facing import refusal

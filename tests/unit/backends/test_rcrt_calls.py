@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import SINGLE_CALL_GROUP
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import SINGLE_CALL_GROUP
 from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.crumbs import FAST_POLL, HELLO, SLOW_POLL, facing, invocation, new_id, result_of, until
 

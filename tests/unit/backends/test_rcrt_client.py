@@ -14,7 +14,7 @@ from gateway.backends.rcrt_answers import AnswerError, BrokenAnswerError
 from gateway.backends.rcrt_client import RcrtClient, Timings
 from gateway.backends.rcrt_tokens import Tokens
 from gateway.backends.server import Server as ToolServer
-from gateway.errors import ErrorCode, GatewayError
+from gateway.core.errors import ErrorCode, GatewayError
 from gateway.offload import ChildTasks
 from gateway.transport import Kind, TransportError
 from tests.unit.backends.admitting import PATIENCE_S

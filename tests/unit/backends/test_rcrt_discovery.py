@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import Listing
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import Listing
 from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.conftest import serving as crumbs_serving
 from tests.unit.backends.crumbs import AGENT, OWNER, facing

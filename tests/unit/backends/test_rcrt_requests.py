@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.errors import ErrorCode, GatewayError
-from gateway.ports import NotDispatchedError
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.ports import NotDispatchedError
 from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.crumbs import FAST_POLL, HELLO, facing, invocation, new_id, new_run, result_of, until
 from tests.unit.dispatch_gate import refusing

@@ -13,7 +13,7 @@ import pytest
 from gateway.backends.rcrt_client import RcrtClient, Timings
 from gateway.backends.rcrt_stream import EventStream, reconnect_wait_s
 from gateway.backends.server import Server as ToolServer
-from gateway.backoff import JITTER
+from gateway.core.backoff import JITTER
 from gateway.dialects.rcrt import Crumb
 from gateway.offload import ChildTasks
 from gateway.transport import Pool

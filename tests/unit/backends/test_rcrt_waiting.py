@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from gateway.core.errors import GatewayError
+from gateway.core.model import Invocation, ToolResult
 from gateway.dialects import rcrt
-from gateway.errors import GatewayError
-from gateway.model import Invocation, ToolResult
 from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.crumbs import (
     FAST_POLL,

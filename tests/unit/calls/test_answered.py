@@ -9,7 +9,7 @@ import pytest
 
 from gateway.calls.preference import Preference
 from gateway.calls.status import CANCELLED, NOT_KEPT, CallView, Consent
-from gateway.model import ToolFailure, ToolResult
+from gateway.core.model import ToolFailure, ToolResult
 from tests.unit.desk import ADA, BOB, DONE, Desk, Now, desk
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ import logging
 import pytest
 
 from gateway.calls.backlog import MAX_BYTES, MAX_COUNT, Backlog, Work
-from gateway.errors import StateUnavailable
+from gateway.core.errors import StateUnavailable
 
 pytestmark = pytest.mark.anyio
 

@@ -13,13 +13,13 @@ import pytest
 from gateway.calls.backlog import MAX_BYTES, Backlog
 from gateway.calls.callbacks import Callbacks, CallbackTokens
 from gateway.calls.records import CallMetadata, DeferredCall, pack_metadata
+from gateway.core.errors import StateUnavailable
+from gateway.core.sealing import Digester
+from gateway.core.wire import Head
 from gateway.dialects.recognise import REST
-from gateway.errors import StateUnavailable
 from gateway.request import Request
 from gateway.state.memory import MemoryState
 from gateway.state.port import NewCall, State, StateLimits
-from gateway.state.sealing import Digester
-from gateway.wire import Head
 from tests.unit.desk import desk
 
 OLD, NEW = "the key that was there before, of enough characters", "the key that replaces it, of enough characters too"

@@ -11,8 +11,8 @@ from gateway.calls.orphans import adopt_orphans
 from gateway.calls.preference import Preference
 from gateway.calls.records import CallMetadata, pack_metadata
 from gateway.calls.status import UNREMEMBERED, UNSENT
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import ToolResult
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import ToolResult
 from gateway.state.port import CallState, NewCall
 from tests.unit.desk import DONE, Desk, desk
 

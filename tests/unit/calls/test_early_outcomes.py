@@ -11,8 +11,8 @@ import pytest
 from gateway.calls.executor import ACKNOWLEDGED_WITHIN_S
 from gateway.calls.preference import Preference
 from gateway.calls.status import CallView
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import JsonObject, ToolFailure, ToolResult
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import JsonObject, ToolFailure, ToolResult
 from gateway.state.port import CallState
 from tests.unit.desk import DONE, Desk, desk
 

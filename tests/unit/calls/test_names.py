@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from gateway.calls.names import CallNames
-from gateway.model import SINGLE_CALL_GROUP, CallContext, ToolCall, ToolRef
+from gateway.core.model import SINGLE_CALL_GROUP, CallContext, ToolCall, ToolRef
+from gateway.core.sealing import Digester
 from gateway.state.common import check_digest
-from gateway.state.sealing import Digester
 from gateway.state.store import MARKS
 
 OLD, NEW = "the older key of these tests, long enough", "the newer key of these tests, long enough"

@@ -14,7 +14,7 @@ from gateway.calls.orphans import AT_ONCE, MAX_STRANDED, adopt_orphans
 from gateway.calls.preference import Preference
 from gateway.calls.records import CallMetadata, DeferredCall, pack_metadata
 from gateway.calls.status import PREFIX
-from gateway.ports import Backend
+from gateway.core.ports import Backend
 from gateway.state.port import CallState, NewCall, Record, StateLimits
 from tests.unit.desk import Away, Clock, Desk, desk
 

@@ -9,11 +9,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway import jsontext
 from gateway.calls.preference import Preference
 from gateway.calls.status import PREFIX
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import ToolFailure, ToolResult
+from gateway.core import jsontext
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import ToolFailure, ToolResult
 from tests.unit.desk import Desk, desk
 
 pytestmark = pytest.mark.anyio

@@ -11,8 +11,8 @@ import pytest
 
 from gateway.calls.preference import Preference
 from gateway.calls.status import PREFIX, CallView, Consent
-from gateway.errors import ErrorCode, GatewayError, StateUnavailable
-from gateway.model import ToolFailure, ToolResult
+from gateway.core.errors import ErrorCode, GatewayError, StateUnavailable
+from gateway.core.model import ToolFailure, ToolResult
 from gateway.state.port import MAX_NOTE_BYTES, CallState
 from tests.unit.desk import ADA, BOB, DONE, Desk, desk
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from gateway import jsontext
 from gateway.calls.records import CallMetadata, metadata_of, pack, pack_metadata, unpack
 from gateway.calls.status import (
     GONE,
@@ -23,8 +22,9 @@ from gateway.calls.status import (
     view_of,
     view_of_record,
 )
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import Json, ToolFailure, ToolResult
+from gateway.core import jsontext
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import Json, ToolFailure, ToolResult
 from gateway.state.port import CallState, Conflict, Expired, Full, Quota, Record
 
 NOTE = CallMetadata(dialect="oxp", wire_version="1.0.0", call_id="k", tool="Echo.Say@1.0.0", group="g")

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.calls.status import CANCELLED, PREFIX, CallView
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import ToolResult
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import ToolResult
 from gateway.state.port import CallState
 from tests.unit.desk import DONE, Desk, Later, Now, desk
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from gateway.catalogue.catalogue import Catalogue
 from gateway.catalogue.evaluation import Source
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import (
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import (
     AuthorizationRequirement,
     JsonObject,
     Listing,
@@ -19,8 +19,8 @@ from gateway.model import (
     ToolDefinition,
     ToolRef,
 )
-from gateway.naming import published_name
-from gateway.ports import Caller
+from gateway.core.ports import Caller
+from gateway.core.tool_names import published_name
 from gateway.published import PublishedTool, Route
 from tests.unit.published import Unasked
 

@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.catalogue.catalogue import Catalogue
-from gateway.model import Listing, Rejected, ToolRef
+from gateway.core.model import Listing, Rejected, ToolRef
 from tests.unit.catalogue.asking import (
     CALLER,
     DEADLINE_S,

@@ -11,15 +11,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from gateway import jsontext
 from gateway.catalogue.listing import MAX_LISTS, Lists
+from gateway.core import jsontext
+from gateway.core.model import ToolDefinition
+from gateway.core.ports import ANONYMOUS
+from gateway.core.wire import Head, WireReply
 from gateway.dialects import recognise
 from gateway.dialects.otc import Otc
 from gateway.dialects.rest import MIN_GZIP_BYTES
-from gateway.model import ToolDefinition
-from gateway.ports import ANONYMOUS
 from gateway.routing import Router
-from gateway.wire import Head, WireReply
 from tests.unit.published import published
 
 LONG = Router([published(f"Geo.Find{number}@1.0.0", description="Finds places. " * 5) for number in range(20)])

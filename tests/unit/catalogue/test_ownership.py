@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from gateway.catalogue.catalogue import Catalogue
 from gateway.catalogue.evaluation import Source
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import Rejected, ToolRef
-from gateway.naming import digest_name
-from gateway.ports import Caller
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import Rejected, ToolRef
+from gateway.core.ports import Caller
+from gateway.core.tool_names import digest_name
 from gateway.published import Route
 from tests.unit.catalogue.asking import CALLER, DEADLINE_S, DOWN, ToolServer, found, route, running, source, tool
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from gateway.catalogue import schema_checks
 from gateway.catalogue.catalogue import Catalogue
 from gateway.catalogue.evaluation import UNEVALUATED, evaluate
-from gateway.errors import GatewayError
-from gateway.model import Listing, ToolDefinition
+from gateway.core.errors import GatewayError
+from gateway.core.model import Listing, ToolDefinition
 from gateway.offload import Offload
 from gateway.schemas import CompiledSchema
 from tests.unit.catalogue.asking import Hours, ToolServer, one_backend, tool

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gateway.catalogue.catalogue import Catalogue
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import ToolRef
-from gateway.naming import published_name
-from gateway.ports import Caller
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import ToolRef
+from gateway.core.ports import Caller
+from gateway.core.tool_names import published_name
 from tests.unit.catalogue.asking import DOWN, ToolServer, one_backend, route, running, source, tool
 
 LONG = f"Toolkit.{'x' * 80}"

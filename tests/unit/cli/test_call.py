@@ -8,7 +8,7 @@ import pytest
 
 from gateway.cli import call
 from gateway.cli.call import typed
-from gateway.model import Json
+from gateway.core.model import Json
 
 
 def asked(*words: str) -> Json:

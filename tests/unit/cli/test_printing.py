@@ -9,7 +9,7 @@ import pytest
 from gateway.cli.demo import introduction
 from gateway.cli.output import complain, count, first_line, print_answer, print_value, say, table
 from gateway.cli.remarks import remarks_on
-from gateway.model import JsonObject
+from gateway.core.model import JsonObject
 
 HEAD = ("NAME", "TEXT")
 ROWS = [("a", "x" * 50), ("long-name", "y")]

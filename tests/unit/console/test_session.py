@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.console.session import ATTEMPT_S, Attempt, Cookies
-from gateway.state.sealing import Sealer
+from gateway.core.sealing import Sealer
 from tests.support.authenticators import Clock
 
 KEY, OTHER_KEY = "a key of 32 characters, or of more", "another key of 32 characters, or more"

@@ -6,10 +6,10 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from gateway.core.jsontext import encode
+from gateway.core.model import Invocation, ToolDefinition
+from gateway.core.wire import WireReply
 from gateway.dialects import listings
-from gateway.jsontext import encode
-from gateway.model import Invocation, ToolDefinition
-from gateway.wire import WireReply
 
 DEFINITION = ToolDefinition(
     tool="A.B", version="1.0.0", name="A_B", description="", input_schema={}, output_schema={}, remote_id="A.B@1.0.0"

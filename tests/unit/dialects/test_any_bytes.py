@@ -9,15 +9,15 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway import jsontext
+from gateway.core import jsontext
+from gateway.core.errors import GatewayError
+from gateway.core.jsontext import JsonError
+from gateway.core.ports import ANONYMOUS
+from gateway.core.tool_names import DefinitionError
+from gateway.core.wire import Head, WireReply
 from gateway.dialects import definitions, fields, recognise, replies
 from gateway.dialects.recognise import REST
 from gateway.dialects.replies import BrokenReplyError
-from gateway.errors import GatewayError
-from gateway.jsontext import JsonError
-from gateway.naming import DefinitionError
-from gateway.ports import ANONYMOUS
-from gateway.wire import Head, WireReply
 from tests.fuzz.documents import VALUES, damaged
 from tests.unit.dialects.answers import invocation
 from tests.wire import DIALECTS, call_examples, definition_examples

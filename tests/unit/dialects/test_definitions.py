@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gateway import jsontext
+from gateway.core import jsontext
+from gateway.core.tool_names import DefinitionError
 from gateway.dialects import definitions, recognise
 from gateway.dialects.lists import open_list
-from gateway.naming import DefinitionError
 from tests.wire import DIALECTS, DefinitionExample, canonical, definition_examples
 
 OWN = definition_examples(*DIALECTS)

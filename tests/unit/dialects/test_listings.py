@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from gateway.core.jsontext import encode
+from gateway.core.model import Rejected, ToolDefinition
 from gateway.dialects import callback_toolset, listings, lists, rcrt_tools, rest
 from gateway.dialects.definitions import UnreadableTool
-from gateway.jsontext import encode
-from gateway.model import Rejected, ToolDefinition
 from tests.unit.dialects.answers import offered
 
 TOOL = {"id": "A.B@1.0.0", "description": "Does.", "input_schema": {}}

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from gateway.core.jsontext import JsonError
+from gateway.core.tool_names import DefinitionError
 from gateway.dialects import definitions
 from gateway.dialects.definitions import UnreadableTool
 from gateway.dialects.lists import open_list
-from gateway.jsontext import JsonError
-from gateway.naming import DefinitionError
 
 MARK = b"\xef\xbb\xbf"
 DEEP = b"[" * 70 + b"]" * 70

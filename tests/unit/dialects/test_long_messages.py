@@ -12,12 +12,12 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.backends.challenges import MAX_URL, is_https_or_loopback
+from gateway.core.errors import GatewayError
+from gateway.core.model import Invocation
 from gateway.dialects import mcp_responses, mcp_results, rcrt, replies
 from gateway.dialects.mcp_results import RpcFailure
 from gateway.dialects.mcp_server import NegotiatedSession
 from gateway.dialects.replies import BrokenReplyError
-from gateway.errors import GatewayError
-from gateway.model import Invocation
 from gateway.transport import Reply
 from tests.unit.backends.mcp_facing import INVOCATION
 

@@ -11,12 +11,12 @@ import pytest
 from msgspec import Raw
 
 from gateway.calls.records import pack, unpack
+from gateway.core.jsontext import encode
+from gateway.core.model import Invocation, JsonObject, ToolDefinition, ToolFailure, ToolResult
+from gateway.core.wire import Head
 from gateway.dialects.mcp_answers import McpEncoder
 from gateway.dialects.mcp_results import tool_result
 from gateway.dialects.mcp_wire import LEGACY, MODERN
-from gateway.jsontext import encode
-from gateway.model import Invocation, JsonObject, ToolDefinition, ToolFailure, ToolResult
-from gateway.wire import Head
 
 DEFINITION = ToolDefinition(
     tool="Map.Show",

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
+from gateway.core.errors import GatewayError
+from gateway.core.model import Json
+from gateway.core.ports import ANONYMOUS
+from gateway.core.surfaces import Opened, OpenedListen, OpenedOverview, RefusedOpening
+from gateway.core.wire import Head
 from gateway.dialects.mcp import McpSurface
 from gateway.dialects.mcp_auth import Protection
 from gateway.dialects.mcp_wire import MODERN
-from gateway.errors import GatewayError
-from gateway.model import Json
-from gateway.ports import ANONYMOUS
-from gateway.surfaces import Opened, OpenedListen, OpenedOverview, RefusedOpening
-from gateway.wire import Head
 from tests.support.listening import ANY, META, SUBSCRIPTION
 
 SEALED = b"sealed"

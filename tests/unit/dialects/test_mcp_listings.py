@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from gateway.core.jsontext import encode
+from gateway.core.model import AuthorizationRequirement, Requirements, ToolDefinition
 from gateway.dialects import listings
 from gateway.dialects.mcp_listings import read_tools
 from gateway.dialects.mcp_tools import tool_object
-from gateway.jsontext import encode
-from gateway.model import AuthorizationRequirement, Requirements, ToolDefinition
 
 OBJECT = {"type": "object"}
 

@@ -8,13 +8,13 @@ from typing import Any, Literal
 import pytest
 from msgspec.structs import replace
 
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import ToolFailure, ToolResult
 from gateway.dialects import mcp_responses, mcp_results
 from gateway.dialects.mcp_responses import Denial
 from gateway.dialects.mcp_results import RpcFailure
 from gateway.dialects.mcp_server import NegotiatedSession
 from gateway.dialects.replies import BrokenReplyError
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import ToolFailure, ToolResult
 from tests.unit.dialects.answers import invocation, reply
 
 SESSION = NegotiatedSession("2025-11-25", b"s1")

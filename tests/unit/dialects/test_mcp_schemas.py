@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.core.model import JsonObject, ToolDefinition
+from gateway.core.tool_names import DefinitionError
 from gateway.dialects.mcp_schemas import COMPOSITIONS, compatible, without_header_names
 from gateway.dialects.mcp_tools import tool_object
-from gateway.model import JsonObject, ToolDefinition
-from gateway.naming import DefinitionError
 
 NAMES = ("a", "b", "c")
 ABSENT = object()

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from gateway.core.jsontext import encode
+from gateway.core.model import Json
 from gateway.dialects import mcp_server_tasks
 from gateway.dialects.mcp_server_tasks import MAX_CREATED_BYTES, Task
-from gateway.jsontext import encode
-from gateway.model import Json
 
 WORKING = Task("t", "working", poll_s=2.0)
 

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from gateway.calls.status import CANCELLED, RUNNING, result_of
+from gateway.core.encoders import KeptCall
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import ToolFailure, ToolResult
+from gateway.core.wire import WireReply
 from gateway.dialects.mcp_answers import McpEncoder
 from gateway.dialects.mcp_tasks import TaskEncoder
 from gateway.dialects.mcp_wire import MODERN
-from gateway.encoders import KeptCall
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import ToolFailure, ToolResult
-from gateway.wire import WireReply
 
 BEGUN_S = 1_800_000_000.25
 

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import Invocation, ToolFailure, ToolResult
 from gateway.dialects import rcrt
 from gateway.dialects.rcrt import Crumb
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import Invocation, ToolFailure, ToolResult
 from tests.unit.dialects.answers import DEFINITION
 from tests.wire import ROOT, canonical
 

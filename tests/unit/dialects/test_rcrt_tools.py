@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from gateway.core.tool_names import DefinitionError
 from gateway.dialects.rcrt import Crumb
 from gateway.dialects.rcrt_tools import is_callable, read_tool, tool_name
-from gateway.naming import DefinitionError
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "number"}}}
 

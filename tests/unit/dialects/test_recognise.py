@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.wire import Head
 from gateway.dialects import recognise, rest
 from gateway.dialects.recognise import REST
-from gateway.errors import ErrorCode, GatewayError
-from gateway.wire import Head
 from tests.wire import DIALECTS
 
 ENVELOPED = {"request": {"tool_id": "A.B"}}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from gateway import jsontext
+from gateway.core import jsontext
+from gateway.core.errors import ErrorCode, FixedError, GatewayError, UnauthenticatedError
+from gateway.core.wire import Head
 from gateway.dialects import fields, recognise
 from gateway.dialects.oxp import OxpFlat
 from gateway.dialects.recognise import REST
-from gateway.errors import ErrorCode, FixedError, GatewayError, UnauthenticatedError
-from gateway.wire import Head
 from tests.wire import DIALECTS
 
 

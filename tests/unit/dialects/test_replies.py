@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import ToolFailure, ToolResult
+from gateway.core.wire import WireReply
 from gateway.dialects import replies
 from gateway.dialects.replies import BrokenReplyError, decode_reply
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import ToolFailure, ToolResult
-from gateway.wire import WireReply
 from tests.unit.dialects.answers import invocation, reply
 
 MARK = b"\xef\xbb\xbf"

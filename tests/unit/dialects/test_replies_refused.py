@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import CallContext, Requirements, ToolFailure, ToolResult
+from gateway.core.wire import WireReply
 from gateway.dialects import replies
 from gateway.dialects.replies import decode_reply
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import CallContext, Requirements, ToolFailure, ToolResult
-from gateway.wire import WireReply
 from tests.unit.dialects.answers import DEFINITION, invocation, reply
 
 

@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import CallContext, ToolCall, ToolRef
+from gateway.core.ports import ANONYMOUS
+from gateway.core.surfaces import RefusedOpening
+from gateway.core.wire import Head
 from gateway.dialects import recognise
 from gateway.dialects.recognise import REST
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import CallContext, ToolCall, ToolRef
-from gateway.ports import ANONYMOUS
-from gateway.surfaces import RefusedOpening
-from gateway.wire import Head
 from tests.wire import DIALECTS
 
 STRICT = [name for name in DIALECTS if name != "lc"]

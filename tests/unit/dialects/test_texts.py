@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from gateway.core.jsontext import encode
+from gateway.core.model import ToolDefinition
 from gateway.dialects import listings
 from gateway.dialects.callback_toolset import read_toolset
 from gateway.dialects.mcp_listings import read_tools
 from gateway.dialects.rcrt_tools import read_catalog, read_tool
-from gateway.jsontext import encode
-from gateway.model import ToolDefinition
 from gateway.openapi.texts import harmless
 
 TAGS = "".join(chr(0xE0000 + ord(letter)) for letter in "send the token")

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.wire import Head
 from gateway.dialects import recognise
-from gateway.errors import ErrorCode, GatewayError
-from gateway.wire import Head
 from tests.wire import DIALECTS
 
 RFC_URL = "https://github.com/ArcadeAI/OpenToolCalling/tree/main/specification/http/1.0/openapi.json"

@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gateway import jsontext
+from gateway.core import jsontext
+from gateway.core.errors import GatewayError
+from gateway.core.model import Invocation, ToolCall, ToolRef, ToolResult
+from gateway.core.ports import ANONYMOUS
+from gateway.core.surfaces import OpenedCall
+from gateway.core.wire import WireReply
 from gateway.dialects import fields, recognise, replies
 from gateway.dialects.recognise import REST
-from gateway.errors import GatewayError
-from gateway.model import Invocation, ToolCall, ToolRef, ToolResult
-from gateway.ports import ANONYMOUS
-from gateway.surfaces import OpenedCall
-from gateway.wire import WireReply
 from tests.unit.dialects.answers import DEFINITION
 from tests.wire import DIALECTS, CallExample, call_examples, canonical
 

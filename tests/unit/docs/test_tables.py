@@ -9,15 +9,15 @@ import pytest
 import yaml
 
 from gateway.auth.refusals import Reason
+from gateway.core.errors import ErrorCode, FailureCode, GatewayError, ServerCode
+from gateway.core.jsontext import decode
+from gateway.core.model import Json, ToolFailure, ToolResult
 from gateway.dialects.fields import STATUSES
 from gateway.dialects.recognise import DIALECTS
-from gateway.errors import ErrorCode, FailureCode, GatewayError, ServerCode
 from gateway.http.accesslog import AccessLine
 from gateway.http.edge import STRICT
-from gateway.jsontext import decode
 from gateway.metrics.families import FAMILIES
 from gateway.metrics.recording import CALLBACK_OUTCOMES, OUTCOMES
-from gateway.model import Json, ToolFailure, ToolResult
 from gateway.server.refusals import Refusal
 from gateway.settings.mcp import McpSettings
 from gateway.telemetry import names as spans

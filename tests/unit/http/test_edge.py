@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
+from gateway.core.tracing import identify, random_digits
+from gateway.core.wire import SERVED, Body, Headers, WireReply
 from gateway.dialects.recognise import REST
 from gateway.http.accesslog import LEFT, AccessLog, Observer
 from gateway.http.edge import Edge
 from gateway.logs.lines import Lines
 from gateway.request import Request
-from gateway.tracing import identify, random_digits
-from gateway.wire import SERVED, Body, Headers, WireReply
 from tests.support.scraping import made
 
 pytestmark = pytest.mark.anyio

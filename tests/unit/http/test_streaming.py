@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 from starlette.types import Message
 
+from gateway.core.model import Progress
+from gateway.core.wire import Head, Headers, WireReply
 from gateway.dialects.mcp_answers import McpEncoder, McpStream
 from gateway.dialects.mcp_wire import MODERN
 from gateway.dialects.recognise import REST
 from gateway.http.streaming import LateStream, Unanswered, as_accepted
-from gateway.model import Progress
 from gateway.request import Request
-from gateway.wire import Head, Headers, WireReply
 
 pytestmark = pytest.mark.anyio
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gateway.model import AuthorizationRequirement, CallContext, Invocation, Requirements
+from gateway.core.model import AuthorizationRequirement, CallContext, Invocation, Requirements
+from gateway.core.wire import WireReply
 from gateway.openapi.plan import Access, AnswerPlan, Lent, OperationTool, Plan
-from gateway.wire import WireReply
 
 ORIGIN = "https://api.example"
 JSON = "application/json"

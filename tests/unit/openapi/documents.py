@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gateway.core.jsontext import encode
+from gateway.core.model import Rejected
 from gateway.dialects.listings import Bounds
-from gateway.jsontext import encode
-from gateway.model import Rejected
 from gateway.openapi.curation import Terms
 from gateway.openapi.document import Document, read_document
 from gateway.openapi.operations import Operation, completed, partial_operations

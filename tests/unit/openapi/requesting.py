@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import ErrorCode, GatewayError
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.wire import WireRequest
 from gateway.openapi.plan import BodyPlan, Parameter, Plan, Style, Where
 from gateway.openapi.requests import request_of
-from gateway.wire import WireRequest
 
 DEFAULTS: dict[Where, tuple[Style, bool]] = {
     "path": ("simple", False),

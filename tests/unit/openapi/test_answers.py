@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from msgspec import Raw
 
-from gateway import jsontext
+from gateway.core import jsontext
+from gateway.core.errors import FailureCode
+from gateway.core.model import ToolResult
+from gateway.core.wire import WireReply
 from gateway.dialects.replies import BrokenReplyError
-from gateway.errors import FailureCode
-from gateway.model import ToolResult
 from gateway.offload.tasks import read_value
 from gateway.openapi.codec import OpenApiCodec
-from gateway.wire import WireReply
 from tests.unit.openapi.calling import ORIGIN, answer, called, operation
 
 CODEC = OpenApiCodec((ORIGIN,))

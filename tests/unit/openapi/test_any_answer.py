@@ -10,11 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from gateway import jsontext
+from gateway.core import jsontext
+from gateway.core.errors import GatewayError
+from gateway.core.wire import WireReply
 from gateway.dialects.replies import BrokenReplyError
-from gateway.errors import GatewayError
 from gateway.openapi.codec import OpenApiCodec
-from gateway.wire import WireReply
 from tests.fuzz.documents import VALUES
 from tests.unit.openapi.calling import ORIGIN, SECRET, TOKEN, called, operation
 

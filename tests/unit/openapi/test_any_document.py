@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gateway.core.jsontext import encode
 from gateway.dialects.listings import decode_summary
-from gateway.jsontext import encode
 from gateway.openapi.tools import decoder, read_operations
 from gateway.schemas import SchemaError, check_input
 from tests.unit.openapi.documents import root, terms

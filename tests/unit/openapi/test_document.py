@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gateway.jsontext import encode
+from gateway.core.jsontext import encode
 from gateway.openapi.document import DocumentError, read_document
 from gateway.openapi.operations import Operation
 from gateway.openapi.yamltext import YamlTextError, decode_yaml

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import CallContext, Invocation, ToolFailure, ToolResult
+from gateway.core.wire import WireReply
 from gateway.dialects.replies import BrokenReplyError, NotOursError
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import CallContext, Invocation, ToolFailure, ToolResult
 from gateway.openapi.codec import OpenApiCodec
 from gateway.openapi.plan import OperationTool
-from gateway.wire import WireReply
 from tests.unit.openapi.calling import LENDING, ORIGIN, ROUTES_SECRET, SECRET, TOKEN, answer, called, operation
 
 CODEC = OpenApiCodec((ORIGIN,))

@@ -8,7 +8,7 @@ import pytest
 from msgspec import UNSET
 from msgspec.structs import replace
 
-from gateway.jsontext import encode
+from gateway.core.jsontext import encode
 from gateway.openapi.inputs import Input
 from gateway.openapi.plan import Field, OperationError
 from gateway.openapi.tools import decoder, read_operations

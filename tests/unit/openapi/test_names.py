@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.core.tool_names import published_name
 from gateway.dialects.listings import Bounds
-from gateway.naming import published_name
 from gateway.openapi.curation import MAX_DESCRIPTION, Terms, ToolTerms, description_of, tool_names, version_of
 from gateway.openapi.operations import Operation
 

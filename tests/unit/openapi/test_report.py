@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from gateway.config import read
+from gateway.core.jsontext import encode
 from gateway.dialects.listings import Group, Report, decode_report, decode_summary
-from gateway.jsontext import encode
 from gateway.openapi.tools import decoder, read_operations
 from tests.unit.openapi.documents import root, terms
 

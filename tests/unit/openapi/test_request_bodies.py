@@ -10,9 +10,9 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from gateway import jsontext
+from gateway.core import jsontext
+from gateway.core.wire import WireRequest
 from gateway.openapi.plan import BodyPlan, Field
-from gateway.wire import WireRequest
 from tests.unit.openapi.requesting import body_plan, header, parameter, parts_of, plan_of, refusal, send
 
 FORM = "application/x-www-form-urlencoded"

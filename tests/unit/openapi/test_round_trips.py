@@ -15,16 +15,16 @@ from starlette.requests import Request
 from starlette.routing import Match as Matched
 from starlette.routing import Route
 
+from gateway.core.errors import GatewayError
+from gateway.core.jsontext import encode
+from gateway.core.model import Json, JsonObject
+from gateway.core.wire import WireRequest
 from gateway.dialects.listings import decode_summary
-from gateway.errors import GatewayError
-from gateway.jsontext import encode
-from gateway.model import Json, JsonObject
 from gateway.openapi.curation import ToolTerms
 from gateway.openapi.plan import OperationTool
 from gateway.openapi.requests import request_of
 from gateway.openapi.tools import decoder, read_operations
 from gateway.schemas import CompiledSchema
-from gateway.wire import WireRequest
 from tests.unit.openapi.documents import root, terms
 
 

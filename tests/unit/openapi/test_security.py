@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gateway.model import AuthorizationRequirement, Requirements
+from gateway.core.model import AuthorizationRequirement, Requirements
 from gateway.openapi.operations import Operation
 from gateway.openapi.plan import Access, Key, Lent
 from gateway.openapi.security import access_of, credential_names

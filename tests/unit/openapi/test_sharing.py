@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.jsontext import encode
-from gateway.model import JsonObject
+from gateway.core.jsontext import encode
+from gateway.core.model import JsonObject
 from gateway.openapi.plan import OperationTool, Plan
 from gateway.openapi.tools import Parts, Restorer
 from gateway.schemas import SharedInliner, inline_refs

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.jsontext import encode
+from gateway.core.jsontext import encode
 from gateway.openapi.document import read_document
 from gateway.openapi.operations import Operation
 from gateway.openapi.swagger import schema_of, to_openapi3

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from gateway.core.jsontext import encode
+from gateway.core.model import Rejected
 from gateway.dialects.listings import Summary, decode_report, decode_summary
-from gateway.jsontext import encode
-from gateway.model import Rejected
 from gateway.offload.tasks import Schemas, check
 from gateway.openapi import tools
 from gateway.openapi.curation import Match, ToolTerms

@@ -6,7 +6,7 @@ import pytest
 
 from gateway.assembly import factories
 from gateway.config import read
-from gateway.ports import Target
+from gateway.core.ports import Target
 from gateway.ratelimit import RateLimited
 from gateway.settings.cautions import warnings
 

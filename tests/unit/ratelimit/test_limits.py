@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.errors import ErrorCode, GatewayError, StateUnavailable
-from gateway.ports import Target
+from gateway.core.errors import ErrorCode, GatewayError, StateUnavailable
+from gateway.core.ports import Target
 from gateway.ratelimit import MemoryBuckets, RateLimited, RateLimits, Rule
 from gateway.ratelimit.limits import LOOKS_AT_ONE, LOOKS_OF_ADDRESS
 from gateway.ratelimit.outcome import LimitOutcome

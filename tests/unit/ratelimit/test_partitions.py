@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import StateUnavailable
+from gateway.core.errors import StateUnavailable
+from gateway.core.sealing import Digester
 from gateway.ratelimit.redis import RedisBuckets
 from gateway.ratelimit.rules import LimitPlan
-from gateway.state.sealing import Digester
 from gateway.state.store import Reply, partition_of
 from tests.unit.ratelimit.model import calendar_rule, parts, rule
 

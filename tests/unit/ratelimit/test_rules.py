@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.ports import Target
+from gateway.core.ports import Target
 from gateway.ratelimit.rules import LimitPlans, Operation
 from tests.unit.ratelimit.model import parts, rule
 

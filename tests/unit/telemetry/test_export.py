@@ -11,10 +11,10 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
+from gateway.core.tracing import random_digits
 from gateway.settings.telemetry import TelemetrySettings
 from gateway.telemetry.export import BATCH, MAX_WAITING, SpanExport
 from gateway.telemetry.spans import MAX_SPANS, Recording, Span, within
-from gateway.tracing import random_digits
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,8 @@ from math import inf
 
 import pytest
 
+from gateway.core.sse import IDLE_AT_ONCE, LINES_AT_ONCE, EventParser
 from gateway.memory import BodyMemory
-from gateway.sse import IDLE_AT_ONCE, LINES_AT_ONCE, EventParser
 from gateway.transport import EventBudget, EventReader, Kind, Pool, TransportError
 from gateway.transport.events import EVENT_LOAD, MAX_LOAD
 from tests.streams import kinds_of_floods

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.errors import StateUnavailable
+from gateway.core.errors import StateUnavailable
 from gateway.usage.ledger import Row
 from gateway.usage.recorder import AT_ONCE, MAX_ROWS, UsageRecorder
 

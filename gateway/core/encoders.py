@@ -7,9 +7,9 @@ from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from gateway.errors import GatewayError
-from gateway.model import Progress, ToolDefinition, ToolResult
-from gateway.wire import Head, Headers, JoinedList, WireReply
+from gateway.core.errors import GatewayError
+from gateway.core.model import Progress, ToolDefinition, ToolResult
+from gateway.core.wire import Head, Headers, JoinedList, WireReply
 
 
 class EventStream(Protocol):

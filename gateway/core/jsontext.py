@@ -12,7 +12,7 @@ import re
 
 import msgspec
 
-from gateway.model import Json
+from gateway.core.model import Json
 
 MAX_DEPTH = 64  # deeper than any argument a person writes, far below what the validators recurse through
 

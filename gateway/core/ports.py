@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from gateway.model import Decode, Invocation, Json, JsonObject, Listing, ToolCall, ToolResult
-from gateway.wire import Answer, Head, Headers, WireRequest
+from gateway.core.model import Decode, Invocation, Json, JsonObject, Listing, ToolCall, ToolResult
+from gateway.core.wire import Answer, Head, Headers, WireRequest
 
 Operation = Literal["call", "list", "poll", "listen"]  # rate limits count `listen` as `list`
 

@@ -7,11 +7,11 @@ from typing import ClassVar, Protocol
 
 from msgspec import Struct
 
-from gateway.encoders import BatchEncoder, Encoder, ListEncoder, ListenEncoder, StatusEncoder
-from gateway.errors import ErrorCode, GatewayError
-from gateway.model import Json, JsonObject, Selection, ToolCall
-from gateway.ports import Caller, Operation
-from gateway.wire import Head, WireReply
+from gateway.core.encoders import BatchEncoder, Encoder, ListEncoder, ListenEncoder, StatusEncoder
+from gateway.core.errors import ErrorCode, GatewayError
+from gateway.core.model import Json, JsonObject, Selection, ToolCall
+from gateway.core.ports import Caller, Operation
+from gateway.core.wire import Head, WireReply
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
 from msgspec import Struct
 
-from gateway.wire import Headers
+from gateway.core.wire import Headers
 
 REQUEST_ID, TRACEPARENT, TRACESTATE = b"x-request-id", b"traceparent", b"tracestate"
 
