@@ -47,13 +47,13 @@ from gateway.http.edge import Edge
 from gateway.http.origins import Cors, PageOrigins, allowed_hosts
 from gateway.http.routes import CALLBACKS, CALLS
 from gateway.listeners import Listeners
-from gateway.memory import BodyMemory
 from gateway.metrics import Metrics, Scraper
+from gateway.net.body_memory import BodyMemory
+from gateway.net.server import Listener
 from gateway.offload import ChildTasks, Offload
 from gateway.pipeline import Pipeline
 from gateway.request import Request
 from gateway.responses import ResponseBuilder
-from gateway.server import Listener
 from gateway.settings import Config, StateSettings
 from gateway.telemetry import wiring
 

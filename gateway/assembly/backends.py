@@ -10,8 +10,8 @@ from gateway.assembly import factories
 from gateway.assembly.generation import Made, OpenBackend, keep_or_make
 from gateway.backends.server import BackendContext, open_admission
 from gateway.calls.registry import Calls
-from gateway.memory import BodyMemory
 from gateway.metrics import Metrics
+from gateway.net.body_memory import BodyMemory
 from gateway.offload import ChildTasks, Offload
 from gateway.settings import BackendSettings, CallbackBackendSettings, Config
 from gateway.state.port import State

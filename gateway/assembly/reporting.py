@@ -15,8 +15,8 @@ from gateway.auth import Reason
 from gateway.backends.server import Server
 from gateway.core.model import JsonObject
 from gateway.core.surfaces import Surface
-from gateway.memory import BodyMemory
 from gateway.metrics import GaugeSample, LabelValues, Metrics, families
+from gateway.net.body_memory import BodyMemory
 from gateway.offload import ChildTasks, Offload
 from gateway.settings import Config
 from gateway.settings.limits import ALWAYS_THERE, BUILT_IN

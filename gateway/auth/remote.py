@@ -25,7 +25,7 @@ from gateway.auth.tokens import MAX_NAME, without_login
 from gateway.core import jsontext
 from gateway.core.model import Json, JsonObject
 from gateway.core.wire import Headers
-from gateway.transport import Origin, Proxy
+from gateway.net.client import Origin, Proxy
 
 log = logging.getLogger("gateway.auth")
 

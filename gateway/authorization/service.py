@@ -29,7 +29,7 @@ from gateway.core.errors import RETRY_AFTER_S, DeniedError, ErrorCode, GatewayEr
 from gateway.core.model import JsonObject, ToolCall, ToolRef
 from gateway.core.ports import Caller, Target
 from gateway.core.wire import Headers
-from gateway.transport import Kind, Pool, Reply, TransportError
+from gateway.net.client import Kind, Pool, Reply, TransportError
 
 log = logging.getLogger("gateway.authorization")
 

@@ -25,8 +25,8 @@ from gateway.core.errors import UNAVAILABLE, ErrorCode, unavailable
 from gateway.core.model import SINGLE_CALL_GROUP, Invocation, Listing, Rejected, ToolFailure, ToolResult
 from gateway.core.ports import DispatchGate
 from gateway.dialects import callback, callback_toolset, replies
+from gateway.net.client import Kind, Origin, Reply, TransportError
 from gateway.settings import CallbackBackendSettings
-from gateway.transport import Kind, Origin, Reply, TransportError
 
 log = logging.getLogger("gateway.backends")
 

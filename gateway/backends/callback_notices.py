@@ -18,7 +18,7 @@ from gateway.core.model import SINGLE_CALL_GROUP
 from gateway.core.wire import WireRequest
 from gateway.dialects import callback
 from gateway.dialects.fields import JSON_TYPE
-from gateway.transport import Pool, TransportError
+from gateway.net.client import Pool, TransportError
 
 log = logging.getLogger("gateway.backends")
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 from gateway.admission import Replica
 from gateway.backends.server import Server, path_and_query
-from gateway.transport import Origin, Pool
+from gateway.net.client import Origin, Pool
 
 REMEMBERED = 10_000  # runs that have not ended, some 200 bytes each
 

@@ -14,7 +14,7 @@ from gateway.core import jsontext
 from gateway.core.errors import UNAVAILABLE, ErrorCode, GatewayError
 from gateway.core.model import JsonObject
 from gateway.dialects.replies import NotOursError
-from gateway.transport import Origin, TransportError
+from gateway.net.client import Origin, TransportError
 
 log = logging.getLogger("gateway.backends")
 

@@ -22,9 +22,9 @@ from gateway.core.model import Invocation, Json, Listing, ToolFailure, ToolResul
 from gateway.core.ports import CallCodec, DispatchGate, LargeReply
 from gateway.core.wire import WireRequest
 from gateway.dialects import replies
+from gateway.net.client import Kind, Reply, TransportError
 from gateway.offload import OffloadError
 from gateway.settings import BackendSettings
-from gateway.transport import Kind, Reply, TransportError
 
 log = logging.getLogger("gateway.backends")
 

@@ -16,8 +16,8 @@ from gateway.core.model import Invocation, Listing, ToolResult
 from gateway.core.ports import Backend, DispatchGate, ServerDialect
 from gateway.dialects import recognise, rest
 from gateway.dialects.listings import NO_REPORT, Group, Report, read_list
+from gateway.net.client import Reply
 from gateway.settings import HttpBackendSettings
-from gateway.transport import Reply
 
 # How a tool server of unknown dialect is asked for its tools, by its protocol.
 LIST_DIALECTS: dict[str, ServerDialect] = {"otc": recognise.OTC, "oxp": recognise.OXP}

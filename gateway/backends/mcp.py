@@ -34,8 +34,8 @@ from gateway.dialects.mcp_pages import is_page, read_page
 from gateway.dialects.mcp_responses import Denial
 from gateway.dialects.mcp_results import RpcFailure
 from gateway.dialects.mcp_server import HeaderArguments
+from gateway.net.client import Kind, Reply, TransportError
 from gateway.settings.backends import McpBackendSettings
-from gateway.transport import Kind, Reply, TransportError
 
 CALL = WireRequest(method=b"POST", path="")  # stands for one that `_send` makes
 EMPTY_CONTEXT = CallContext()

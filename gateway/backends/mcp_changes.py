@@ -20,7 +20,7 @@ from gateway.backends.mcp_sessions import REPROBE_S, McpSessions, SessionRecord
 from gateway.core.backoff import Backoff, jittered
 from gateway.core.sse import is_event_stream
 from gateway.dialects import mcp_server
-from gateway.transport import EventBudget, EventReader, Kind, StreamedReply, TransportError
+from gateway.net.client import EventBudget, EventReader, Kind, StreamedReply, TransportError
 
 log = logging.getLogger("gateway.backends")
 

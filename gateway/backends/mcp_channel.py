@@ -20,7 +20,7 @@ from gateway.core.wire import Headers, WireRequest
 from gateway.dialects import mcp_responses, mcp_server
 from gateway.dialects.mcp_server import NegotiatedSession
 from gateway.dialects.mcp_wire import NO_METHOD
-from gateway.transport import EventBudget, EventReader, Head, Kind, Reply, StreamedReply, TransportError
+from gateway.net.client import EventBudget, EventReader, Head, Kind, Reply, StreamedReply, TransportError
 
 SIDE_S = 5.0  # for requests without a waiting caller: answers to the server, cancellations, ends of sessions
 MAX_SIDE = 64  # of these at once; a server that asks for more waits for its answers in vain

@@ -9,7 +9,7 @@ from gateway.core.errors import unavailable
 from gateway.core.jsontext import encode
 from gateway.core.model import JsonObject
 from gateway.dialects.mcp_pages import decode_page
-from gateway.transport import Reply
+from gateway.net.client import Reply
 
 MAX_PAGES = 1000
 

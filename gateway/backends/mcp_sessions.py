@@ -36,7 +36,7 @@ from gateway.dialects.mcp_wire import (
     SESSION,
     UNSUPPORTED_VERSION,
 )
-from gateway.transport import Kind, Reply, TransportError
+from gateway.net.client import Kind, Reply, TransportError
 
 HANDSHAKE_S = 15.0  # for both handshakes together
 INITIALIZED_S = 3.0  # for what a server has to say to the notification that ends a handshake

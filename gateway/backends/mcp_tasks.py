@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gateway.backends.mcp_channel import McpChannel, McpReply, Peer
 from gateway.dialects import mcp_server_tasks
 from gateway.dialects.mcp_server_tasks import Task
-from gateway.transport import Kind, TransportError
+from gateway.net.client import Kind, TransportError
 
 LOOK_S = 10.0  # for one look at a task
 MAX_BLIND = 5  # looks in a row that do not tell how a task stands; the server may be restarting

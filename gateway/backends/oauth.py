@@ -23,9 +23,9 @@ from gateway.backends.server import NAMES_ORIGIN, USER_AGENT, path_and_query
 from gateway.core.errors import RETRY_AFTER_S
 from gateway.core.wire import Headers
 from gateway.dialects.replies import retry_after_s
+from gateway.net.client import Kind, Limits, Origin, Pool, Proxy, Reply, StreamedReply, TransportError
 from gateway.settings.backends import ClientCredentialsSettings
 from gateway.settings.proxies import proxy_for
-from gateway.transport import Kind, Limits, Origin, Pool, Proxy, Reply, StreamedReply, TransportError
 
 log = logging.getLogger("gateway.backends")
 

@@ -23,12 +23,12 @@ from gateway.core.jsontext import encode
 from gateway.core.model import Invocation, Listing, ToolResult
 from gateway.core.ports import Backend, DispatchGate
 from gateway.core.wire import Headers, WireRequest
+from gateway.net.client import Limits, Origin, Pool, Reply, TransportError
 from gateway.openapi.codec import plan_of
 from gateway.openapi.serialise import encoded_path
 from gateway.openapi.tools import decoder, read_operations
 from gateway.settings.openapi import OpenApiBackendSettings
 from gateway.settings.proxies import proxy_for
-from gateway.transport import Limits, Origin, Pool, Reply, TransportError
 
 LOOK = WireRequest(method=b"HEAD", path="")  # shows whether the API answers at all, and runs no operation
 CONNECT_S = 10.0  # to the server of a document, which is fetched in the background

@@ -11,9 +11,9 @@ from gateway.backends.openapi_credentials import OpenApiCredentials, masked
 from gateway.core.model import Invocation, Json, ToolResult
 from gateway.core.ports import LargeReply
 from gateway.core.wire import Answer, Headers, WireReply, WireRequest
+from gateway.net.client import Reply, TransportError
 from gateway.openapi.answers import in_utf8
 from gateway.openapi.codec import OpenApiCodec, plan_of
-from gateway.transport import Reply, TransportError
 
 GONE = (404, 410)
 CREATED = (201, 202)  # answers whose Location is shown

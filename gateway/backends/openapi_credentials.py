@@ -22,6 +22,7 @@ from gateway.backends.server import USER_AGENT
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import CallContext, Invocation
 from gateway.core.wire import Headers, WireRequest
+from gateway.net.client import Proxy
 from gateway.openapi.plan import Access, Key, Lent
 from gateway.settings import BearerAuthSettings, HeaderAuthSettings, JwtAuthSettings, OAuthAuthSettings
 from gateway.settings.openapi_auth import (
@@ -32,7 +33,6 @@ from gateway.settings.openapi_auth import (
     PlacedKeyAuthSettings,
     SchemesAuthSettings,
 )
-from gateway.transport import Proxy
 
 COOKIE = b"cookie"
 AUTHORIZATION = b"authorization"

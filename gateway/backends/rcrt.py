@@ -28,8 +28,8 @@ from gateway.core.model import Invocation, Listing, ToolFailure, ToolResult
 from gateway.core.ports import DispatchGate
 from gateway.core.wire import Headers
 from gateway.dialects import rcrt
+from gateway.net.client import TransportError
 from gateway.settings import RcrtBackendSettings
-from gateway.transport import TransportError
 
 log = logging.getLogger("gateway.backends")
 

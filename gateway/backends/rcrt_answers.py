@@ -6,7 +6,7 @@ from gateway.core import jsontext
 from gateway.core.errors import GatewayError
 from gateway.core.model import Json
 from gateway.dialects.rcrt import MAX_DEPTH
-from gateway.transport import Reply, TransportError
+from gateway.net.client import Reply, TransportError
 
 MAX_REASON = 200  # characters of a plain-text error that go to our log
 

@@ -13,9 +13,9 @@ from gateway.core.model import Json, JsonObject
 from gateway.core.wire import Headers
 from gateway.dialects.fields import JSON_TYPE
 from gateway.dialects.rcrt import MAX_DEPTH, OWN_TAG, REQUEST_SCHEMAS, Crumb, decode_crumb
+from gateway.net.client import Reply
 from gateway.offload import ChildTasks, OffloadError
 from gateway.settings import RcrtBackendSettings
-from gateway.transport import Reply
 
 OUTPUTS = (b"output", b"result")  # members of a breadcrumb's context that hold what a tool returned
 

@@ -22,7 +22,7 @@ from gateway.core.errors import unavailable
 from gateway.core.model import ToolResult
 from gateway.core.ports import DispatchGate, Outcomes
 from gateway.dialects import rcrt
-from gateway.transport import Kind, TransportError
+from gateway.net.client import Kind, TransportError
 
 log = logging.getLogger("gateway.backends")
 

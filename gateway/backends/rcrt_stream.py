@@ -20,7 +20,7 @@ from gateway.core.backoff import jittered
 from gateway.core.errors import GatewayError
 from gateway.core.sse import is_event_stream
 from gateway.dialects.rcrt import MAX_DEPTH, Crumb, asked, decode_event
-from gateway.transport import EventBudget, EventReader, StreamedReply, TransportError
+from gateway.net.client import EventBudget, EventReader, StreamedReply, TransportError
 
 log = logging.getLogger("gateway.backends")
 

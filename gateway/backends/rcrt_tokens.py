@@ -15,8 +15,8 @@ from gateway.core.errors import RETRY_AFTER_S, GatewayError, unavailable
 from gateway.core.wire import Headers
 from gateway.dialects.fields import JSON_TYPE
 from gateway.dialects.replies import retry_after_s
+from gateway.net.client import Reply, TransportError
 from gateway.settings import RcrtBackendSettings
-from gateway.transport import Reply, TransportError
 
 ROLES = ["emitter", "subscriber"]  # to create and to listen; reading takes none
 TOKEN_LIFE_S = 3600.0  # what we ask for, the server's own default

@@ -13,11 +13,11 @@ from gateway import __version__
 from gateway.admission import Admission, AdmissionLimits, BreakerRules
 from gateway.core.ports import Outcomes
 from gateway.core.wire import Headers
-from gateway.memory import BodyMemory
+from gateway.net.body_memory import BodyMemory
+from gateway.net.client import Kind, Limits, Origin, Pool, TransportError
 from gateway.offload import ChildTasks, Offload
 from gateway.settings import BackendSettings, TlsSettings
 from gateway.settings.proxies import proxy_for
-from gateway.transport import Kind, Limits, Origin, Pool, TransportError
 
 USER_AGENT = (b"user-agent", b"toolgate/" + __version__.encode())
 

@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 from gateway.bridge.endpoint import Endpoint
 from gateway.bridge.eras import Eras
 from gateway.bridge.handshake import Era, Ready
-from gateway.server import Listener, ServerOptions, Service, Stop, listen, serve
+from gateway.net.server import Listener, ServerOptions, Service, Stop, listen, serve
 
 PATH = "/mcp"
 GRACE_S = 5.0  # for requests under way when it is stopped

@@ -25,7 +25,7 @@ from gateway.cli.remarks import named, remarks_on
 from gateway.core.errors import ConfigError
 from gateway.core.model import JsonObject
 from gateway.logs import output
-from gateway.server import main_loop
+from gateway.net.server import main_loop
 from gateway.settings import Config
 from gateway.settings.cautions import warnings
 

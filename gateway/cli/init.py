@@ -18,7 +18,7 @@ from gateway.cli.output import FAILED, INTERRUPTED, OK, PROGRAM, USAGE, CommandE
 from gateway.cli.remarks import remarks_on
 from gateway.core.model import JsonObject
 from gateway.logs import output as logs
-from gateway.server import main_loop
+from gateway.net.server import main_loop
 from gateway.settings import Config
 from gateway.settings.cautions import warnings
 

@@ -16,10 +16,10 @@ from gateway import __version__
 from gateway.cli import configuration
 from gateway.cli.output import FAILED, OK, CommandError
 from gateway.logs import output
+from gateway.net.server import Addresses, ListenError, ServerError, main_loop
 from gateway.processes.reload import Reloader
 from gateway.processes.serving import Serving
 from gateway.processes.supervisor import Supervisor
-from gateway.server import Addresses, ListenError, ServerError, main_loop
 from gateway.settings import Config
 from gateway.settings.cautions import dangers
 

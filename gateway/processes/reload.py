@@ -15,7 +15,7 @@ from typing import NoReturn
 from gateway import config
 from gateway.assembly.files import Fingerprints, fingerprints, named_files
 from gateway.core.errors import ConfigError
-from gateway.server import ServerError
+from gateway.net.server import ServerError
 from gateway.settings import Config
 from gateway.settings.substitution import Substitution, files_in
 

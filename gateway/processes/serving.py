@@ -12,7 +12,7 @@ from gateway.console.view import View
 from gateway.http.accesslog import AccessLog
 from gateway.http.clientip import peer
 from gateway.logs import output
-from gateway.server import (
+from gateway.net.server import (
     Addresses,
     Listener,
     ServerError,

@@ -18,10 +18,10 @@ from gateway.core.backoff import Backoff
 from gateway.core.model import JsonObject
 from gateway.metrics import Counted, GaugeSample
 from gateway.metrics.families import FAMILIES
+from gateway.net.server import Stop
 from gateway.processes.control import AT_ONCE, LOST, MAX_LINE_BYTES, REPORT_S, WITHOUT_DELAY, messages, packed
 from gateway.processes.questions import Answer, PendingRpcs, Question, answer_to
 from gateway.processes.sockets import renew
-from gateway.server import Stop
 from gateway.settings import Config
 
 log = logging.getLogger("gateway.workers")

@@ -11,8 +11,8 @@ import socket
 from collections.abc import Sequence
 from contextlib import suppress
 
-from gateway.server import ServerError
-from gateway.server.binding import bind_hosts, bind_one
+from gateway.net.server import ServerError
+from gateway.net.server.binding import bind_hosts, bind_one
 
 
 def bind(hosts: str | Sequence[str], port: int, count: int) -> list[list[socket.socket]]:

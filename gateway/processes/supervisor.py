@@ -29,19 +29,12 @@ from gateway.core.model import JsonObject
 from gateway.http.apps import admin_app
 from gateway.logs import output
 from gateway.metrics import GaugeSample, Metrics, Scraper, merged
+from gateway.net.server import Addresses, ServerError, ServerOptions, Stop, admin_listener, report_capacity
 from gateway.processes.serving import server_options
 from gateway.processes.slot import WorkerSlot
 from gateway.processes.sockets import address_of as address_of_sockets
 from gateway.processes.sockets import bind, close_all
 from gateway.processes.view import SupervisorView
-from gateway.server import (
-    Addresses,
-    ServerError,
-    ServerOptions,
-    Stop,
-    admin_listener,
-    report_capacity,
-)
 from gateway.settings import Config
 
 log = logging.getLogger("gateway.workers")

@@ -19,6 +19,7 @@ from contextlib import closing, suppress
 from typing import Any
 
 from gateway.core.model import JsonObject
+from gateway.net.server import ServerError, Stop, listen, main_loop, serve
 from gateway.processes.control import (
     AT_ONCE,
     FAILED,
@@ -33,7 +34,6 @@ from gateway.processes.control import (
 )
 from gateway.processes.questions import Answer, PendingRpcs, Question, answer_to
 from gateway.processes.serving import Serving
-from gateway.server import ServerError, Stop, listen, main_loop, serve
 from gateway.settings import Config
 
 log = logging.getLogger("gateway.workers")

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 from gateway.core.errors import ErrorCode, GatewayError, StateUnavailable
 from gateway.core.ports import Target
 from gateway.core.wire import Headers
-from gateway.networks import network
+from gateway.net.networks import network
 from gateway.ratelimit.memory import MemoryBuckets
 from gateway.ratelimit.outcome import LimitOutcome, RateLimited, headers
 from gateway.ratelimit.rules import LimitPlan, LimitPlans, Operation, Part, Parts, Rule

@@ -6,9 +6,9 @@ import os
 import re
 from typing import Annotated, Any
 
+from gateway.net.client import Origin, Proxies, Proxy
 from gateway.settings.substitution import UnfitError, Written, refers
 from gateway.settings.values import SUBSTITUTED, Schema, Value
-from gateway.transport import Origin, Proxies, Proxy
 
 NONE, ENVIRONMENT = "none", "environment"
 LOGIN = re.compile(r"[a-z]+://[^:@/]*:(?P<password>[^@/]+)@")

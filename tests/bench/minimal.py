@@ -27,7 +27,7 @@ import msgspec
 import uvicorn
 from prometheus_client import Counter, Histogram
 
-from gateway.transport import Origin, Pool
+from gateway.net.client import Origin, Pool
 from tests.bench import calls
 
 REMEMBERED_S = 60.0  # whose token this is

@@ -13,8 +13,8 @@ from gateway.calls.execution import Execution
 from gateway.core.errors import GatewayError
 from gateway.core.jsontext import JsonError
 from gateway.core.model import Invocation
+from gateway.net.client import TransportError
 from gateway.request import Request
-from gateway.transport import TransportError
 from tests.flow.conftest import Start
 from tests.flow.gateways import config
 from tests.flow.toolserver import Handler, HangUp, ToolServer, always, hang_up, silence, tool

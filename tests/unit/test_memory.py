@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gateway.memory import ARRIVED, ARRIVING, COPIES, BodyMemory
+from gateway.net.body_memory import ARRIVED, ARRIVING, COPIES, BodyMemory
 
 MIB = 1024 * 1024
 pytestmark = pytest.mark.anyio

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.networks import network
+from gateway.net.networks import network
 
 
 @pytest.mark.parametrize(

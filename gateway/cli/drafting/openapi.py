@@ -33,11 +33,11 @@ from gateway.core.errors import GatewayError
 from gateway.core.jsontext import encode
 from gateway.core.model import Rejected
 from gateway.dialects.listings import decode_report, decode_summary
+from gateway.net.client import Origin
 from gateway.openapi.curation import ALL, Terms
 from gateway.openapi.document import Document, DocumentError, read_document
 from gateway.openapi.tools import decoder, read_operations
 from gateway.settings.openapi import OpenApiBackendSettings
-from gateway.transport import Origin
 
 # Where frameworks publish their documents: FastAPI and many others, Spring, ASP.NET, Django.
 PLACES = (

@@ -17,8 +17,8 @@ from gateway.backends.mcp import McpBackend
 from gateway.backends.openapi import OpenApiBackend
 from gateway.core.model import Invocation, ToolResult
 from gateway.core.ports import DispatchGate
+from gateway.net.client import Limits
 from gateway.openapi.plan import Plan
-from gateway.transport import Limits
 from tests.streams import Request, accepting, http_reply, read_request
 from tests.unit.backends import mcp_facing
 from tests.unit.backends.admitting import admission, context_of, settings_of

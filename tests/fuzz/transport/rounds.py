@@ -11,7 +11,7 @@ import ssl
 from dataclasses import dataclass, replace
 from random import Random
 
-from gateway.transport import Kind, Limits, Origin, Pool, Reply, TransportError
+from gateway.net.client import Kind, Limits, Origin, Pool, Reply, TransportError
 from tests.fuzz.transport.loops import Leftovers, set_resolver, turns, until
 from tests.fuzz.transport.oracle import State, Verdict, forgiving, judge
 from tests.fuzz.transport.plans import HEAD_BYTES, LONG_S, MAX_BODY, SHORT_S, Ending, Plan, Tail, draw

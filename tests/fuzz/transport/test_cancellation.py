@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gateway.transport import Limits, Origin, Pool, Reply
-from gateway.transport.dial import Dialler
+from gateway.net.client import Limits, Origin, Pool, Reply
+from gateway.net.client.dial import Dialler
 from tests.fuzz.transport.loops import DEADLINE_S, Leftovers, run, set_resolver, turns, until
 from tests.fuzz.transport.plans import LONG_S, Plan
 from tests.fuzz.transport.rounds import NAME, Contexts, assert_balanced, exchange

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from gateway.transport import Kind, Limits, Origin, Pool
+from gateway.net.client import Kind, Limits, Origin, Pool
 from tests.fuzz.transport.loops import Leftovers, run, set_resolver
 from tests.fuzz.transport.plans import LONG_S, Plan
 from tests.fuzz.transport.rounds import NAME, exchange

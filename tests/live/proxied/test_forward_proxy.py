@@ -20,7 +20,7 @@ import pytest
 
 from gateway.demo import mcp_server, openapi_server, otc_server, oxp_server, rap_server, rcrt_server
 from gateway.demo.service import Site as DemoSite
-from gateway.server import ServingContext
+from gateway.net.server import ServingContext
 from tests.flow.caller import Caller
 from tests.flow.gateways import Running, config, running, until
 from tests.live.calls.site import AGENT_ID, OWNER_ID

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from gateway.server.run import raise_open_files
+from gateway.net.server.run import raise_open_files
 from tests.support.authority import Authority
 from tests.support.calling import call, caller, connect, encoded_call, value
 from tests.support.processes import GatewayProcess, gateway, settings, until

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.server.run import raise_open_files
+from gateway.net.server.run import raise_open_files
 from tests.support.authority import Authority
 from tests.support.calling import call, caller, value
 from tests.support.processes import DEADLINE_S, gateway, settings, until

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.demo import otc_server, oxp_server, rap_server, rcrt_server
 from gateway.demo.service import Site as DemoSite
-from gateway.server import ServingContext, TlsFiles
+from gateway.net.server import ServingContext, TlsFiles
 from tests.flow.caller import Caller
 from tests.flow.gateways import Running, config, running
 from tests.live.calls.site import AGENT_ID, OWNER_ID

@@ -13,9 +13,9 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.server import Addresses, Listener, ServerOptions, Service, run
-from gateway.server.connection import Connection
-from gateway.server.sweeper import check
+from gateway.net.server import Addresses, Listener, ServerOptions, Service, run
+from gateway.net.server.connection import Connection
+from gateway.net.server.sweeper import check
 
 DEADLINE_S = 20.0  # for anything a test waits for; an interpreter that starts is the longest, half a second alone
 LONG_S = 1000.0  # longer than any timeout of these options

@@ -13,7 +13,7 @@ from dataclasses import astuple, replace
 
 from starlette.types import Receive, Scope, Send
 
-from gateway.server import Addresses, Listener, Service, main_loop, run
+from gateway.net.server import Addresses, Listener, Service, main_loop, run
 from tests.live.server.harness import OPTIONS, Application, respond
 
 

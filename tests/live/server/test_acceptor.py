@@ -10,8 +10,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from gateway.server.acceptor import Acceptor
-from gateway.server.handshakes import Handshakes
+from gateway.net.server.acceptor import Acceptor
+from gateway.net.server.handshakes import Handshakes
 
 CROWD = 200
 MOST_TURNS = 20  # with one connection a turn it would take as many turns as there are callers

@@ -8,8 +8,8 @@ from contextlib import suppress
 
 import pytest
 
-from gateway.server import sweeper
-from gateway.server.options import MAX_UNREAD_BYTES
+from gateway.net.server import sweeper
+from gateway.net.server.options import MAX_UNREAD_BYTES
 from tests.live.server.harness import DEADLINE_S, SCRIPTS, Application, calling, request, serving
 
 pytestmark = pytest.mark.anyio

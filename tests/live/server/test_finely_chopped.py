@@ -7,7 +7,7 @@ import json
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from gateway.pacing import MAX_PIECES, SLICE_BYTES
+from gateway.net.sliced_input import MAX_PIECES, SLICE_BYTES
 from tests.live.server.harness import Application, calling, request, respond, serving
 
 pytestmark = pytest.mark.anyio

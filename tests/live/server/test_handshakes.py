@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from gateway.server.handshakes import LEAST, MOST, SHARE, Handshakes
-from gateway.server.options import SPARE_CONNECTIONS
+from gateway.net.server.handshakes import LEAST, MOST, SHARE, Handshakes
+from gateway.net.server.options import SPARE_CONNECTIONS
 
 pytestmark = pytest.mark.anyio
 

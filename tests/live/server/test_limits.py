@@ -6,7 +6,7 @@ from contextlib import AsyncExitStack
 
 import pytest
 
-from gateway.server.options import ADMIN_CONNECTIONS, RESERVED_CONNECTIONS
+from gateway.net.server.options import ADMIN_CONNECTIONS, RESERVED_CONNECTIONS
 from tests.live.server.harness import Application, calling, request, serving
 
 pytestmark = pytest.mark.anyio

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from gateway.memory import ARRIVING
-from gateway.server import Addresses, Listener, ServingContext
-from gateway.server.options import PRESSED_S, UNCOUNTED_BYTES
-from gateway.server.sweeper import Relief
+from gateway.net.body_memory import ARRIVING
+from gateway.net.server import Addresses, Listener, ServingContext
+from gateway.net.server.options import PRESSED_S, UNCOUNTED_BYTES
+from gateway.net.server.sweeper import Relief
 from tests.live.server.harness import OPTIONS, Application, Wire, calling, echo, request, respond, serving_with
 from tests.support.authority import Authority
 from tests.support.processes import until

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.server import Addresses, Listener, ServerError, ServerOptions, Service, most_connections, run
-from gateway.server.run import connections_for
+from gateway.net.server import Addresses, Listener, ServerError, ServerOptions, Service, most_connections, run
+from gateway.net.server.run import connections_for
 from tests.live.server.harness import OPTIONS, Application, admin_application, serving
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from gateway.server import Addresses
+from gateway.net.server import Addresses
 from tests.live.server.harness import DEADLINE_S, Wire, calling, request
 
 pytestmark = pytest.mark.anyio

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from gateway.server import Addresses, ServerError, ServingContext, TlsFiles
-from gateway.server.handshakes import LEAST
-from gateway.server.request_reader import ReadState
-from gateway.server.tls import Handshake
+from gateway.net.server import Addresses, ServerError, ServingContext, TlsFiles
+from gateway.net.server.handshakes import LEAST
+from gateway.net.server.request_reader import ReadState
+from gateway.net.server.tls import Handshake
 from tests.live.server.harness import (
     DEADLINE_S,
     LONG_S,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gateway.server import ListenError
-from gateway.server.binding import bind_hosts
+from gateway.net.server import ListenError
+from gateway.net.server.binding import bind_hosts
 from tests import plainhttp
 from tests.support.processes import gateway, settings, until
 

@@ -16,7 +16,7 @@ from gateway.authorization import HttpAuthorizer, Unknown
 from gateway.core.errors import DeniedError, ErrorCode, GatewayError
 from gateway.core.model import CallContext, ToolCall, ToolRef
 from gateway.core.ports import Caller, Target
-from gateway.transport import Limits, Origin, Pool
+from gateway.net.client import Limits, Origin, Pool
 from tests.streams import http_reply
 from tests.unit.transport.scripted import Peer, Script, Server, serving
 

@@ -8,8 +8,8 @@ from typing import Any
 from gateway.admission import Admission, AdmissionLimits
 from gateway.backends.server import BackendContext, Server
 from gateway.config import read
+from gateway.net.client import Limits, Origin, Pool
 from gateway.offload import ChildTasks
-from gateway.transport import Limits, Origin, Pool
 
 PATIENCE_S = 0.3  # running out of time counts against a tool server that had as long
 

@@ -15,7 +15,7 @@ from gateway.backends.rcrt import RcrtBackend
 from gateway.backends.rcrt_client import Timings
 from gateway.backends.server import Server
 from gateway.core.model import Invocation, JsonObject, ToolDefinition, ToolResult
-from gateway.transport import Limits
+from gateway.net.client import Limits
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.conftest import Crumbs
 

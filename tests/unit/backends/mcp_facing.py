@@ -14,7 +14,7 @@ from gateway.admission import Admission
 from gateway.backends.mcp import McpBackend
 from gateway.backends.server import Server
 from gateway.core.model import Invocation, ToolDefinition
-from gateway.transport import Limits
+from gateway.net.client import Limits
 from tests.streams import Request, accepting, http_reply, read_request
 from tests.unit.backends.admitting import admission, context_of, settings_of
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import ErrorCode
-from gateway.transport import Origin
+from gateway.net.client import Origin
 from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, TOOL, Toolset, facing
 from tests.unit.backends.facing import head_of, refusal, reply
 from tests.unit.transport.scripted import answering, listening, serving

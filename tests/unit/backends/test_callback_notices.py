@@ -8,7 +8,7 @@ import pytest
 
 from gateway.backends.callback_notices import CLOSE_WITHIN_S, MAX_WAITING, SENDERS, Notices
 from gateway.backends.callback_targets import CallbackTargets
-from gateway.transport import Pool
+from gateway.net.client import Pool
 from tests.unit.backends.admitting import admission
 from tests.unit.backends.calling_back import CALL_ID, GROUP, LONE, Toolset, facing
 from tests.unit.backends.facing import reply

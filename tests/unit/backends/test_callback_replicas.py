@@ -16,8 +16,8 @@ from gateway.backends.server import Server
 from gateway.core.errors import ErrorCode
 from gateway.core.jsontext import encode
 from gateway.core.model import Invocation
+from gateway.net.client import Origin, Pool
 from gateway.offload import ChildTasks
-from gateway.transport import Origin, Pool
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, LONE, Ends, Toolset, message
 from tests.unit.backends.facing import refusal

@@ -20,7 +20,7 @@ from gateway.core.model import Invocation, ToolResult
 from gateway.core.sse import EventParser
 from gateway.core.wire import WireRequest
 from gateway.dialects import recognise
-from gateway.transport import Kind, Reply, TransportError
+from gateway.net.client import Kind, Reply, TransportError
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.facing import (
     IDEMPOTENT,

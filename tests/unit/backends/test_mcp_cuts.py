@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.admission import BreakerRules
-from gateway.transport import Limits
+from gateway.net.client import Limits
 from tests.streams import http_reply
 from tests.unit.backends.admitting import admission
 from tests.unit.backends.mcp_facing import (

@@ -14,8 +14,8 @@ from gateway.backends.mcp_pages import MAX_PAGES, all_pages
 from gateway.core.errors import ErrorCode
 from gateway.core.model import JsonObject
 from gateway.dialects.mcp_pages import is_page, read_page
+from gateway.net.client import Reply
 from gateway.offload import Offload
-from gateway.transport import Reply
 from tests.unit.backends.facing import refusal
 from tests.unit.backends.mcp_facing import Talk, event, facing
 

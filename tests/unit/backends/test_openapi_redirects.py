@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.backends.openapi_documents import redirected
-from gateway.transport import Origin, Reply
+from gateway.net.client import Origin, Reply
 
 HERE = Origin("https", "api.example", 443)
 

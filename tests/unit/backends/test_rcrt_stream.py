@@ -15,8 +15,8 @@ from gateway.backends.rcrt_stream import EventStream, reconnect_wait_s
 from gateway.backends.server import Server as ToolServer
 from gateway.core.backoff import JITTER
 from gateway.dialects.rcrt import Crumb
+from gateway.net.client import Pool
 from gateway.offload import ChildTasks
-from gateway.transport import Pool
 from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.crumbs import (
     FAST_POLL,

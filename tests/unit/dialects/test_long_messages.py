@@ -18,7 +18,7 @@ from gateway.dialects import mcp_responses, mcp_results, rcrt, replies
 from gateway.dialects.mcp_results import RpcFailure
 from gateway.dialects.mcp_server import NegotiatedSession
 from gateway.dialects.replies import BrokenReplyError
-from gateway.transport import Reply
+from gateway.net.client import Reply
 from tests.unit.backends.mcp_facing import INVOCATION
 
 JSON = ((b"content-type", b"application/json"),)

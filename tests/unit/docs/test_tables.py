@@ -18,7 +18,7 @@ from gateway.http.accesslog import AccessLine
 from gateway.http.edge import STRICT
 from gateway.metrics.families import FAMILIES
 from gateway.metrics.recording import CALLBACK_OUTCOMES, OUTCOMES
-from gateway.server.refusals import Refusal
+from gateway.net.server.refusals import Refusal
 from gateway.settings.mcp import McpSettings
 from gateway.telemetry import names as spans
 from tests.bench import picture

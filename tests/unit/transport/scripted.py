@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from gateway.transport import Limits, Origin, Pool, Reply, TransportError
-from gateway.transport.connection import Connection
+from gateway.net.client import Limits, Origin, Pool, Reply, TransportError
+from gateway.net.client.connection import Connection
 from tests.streams import accepting
 
 DEADLINE_S = 5.0  # no test waits longer for anything within this process

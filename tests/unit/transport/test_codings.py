@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from gateway.transport import Kind, Reply, TransportError
-from gateway.transport.codings import FREE_MEMBERS, HERE_BYTES, PIECE_BYTES, Inflater, decoded
+from gateway.net.client import Kind, Reply, TransportError
+from gateway.net.client.codings import FREE_MEMBERS, HERE_BYTES, PIECE_BYTES, Inflater, decoded
 from tests.unit.transport.scripted import DEADLINE_S, Peer, answering, pooled, serving
 
 pytestmark = pytest.mark.anyio

@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from gateway.transport import Origin
-from gateway.transport.dial import Address, Dialler, close_loser, first_connected
+from gateway.net.client import Origin
+from gateway.net.client.dial import Address, Dialler, close_loser, first_connected
 from tests.unit.transport.scripted import DEADLINE_S, echo_target, serving
 from tests.unit.transport.test_pool import unanswering
 

@@ -9,10 +9,10 @@ import tracemalloc
 
 import pytest
 
-from gateway.pacing import MAX_PIECES, SLICE_BYTES
-from gateway.transport import Kind, Limits, Origin, Pool, TransportError
-from gateway.transport.connection import Connection, Headers
-from gateway.transport.replies import WholeReply
+from gateway.net.client import Kind, Limits, Origin, Pool, TransportError
+from gateway.net.client.connection import Connection, Headers
+from gateway.net.client.replies import WholeReply
+from gateway.net.sliced_input import MAX_PIECES, SLICE_BYTES
 from tests.unit.transport.scripted import (
     OK,
     Peer,

@@ -12,9 +12,9 @@ from math import inf
 import pytest
 
 from gateway.core.sse import IDLE_AT_ONCE, LINES_AT_ONCE, EventParser
-from gateway.memory import BodyMemory
-from gateway.transport import EventBudget, EventReader, Kind, Pool, TransportError
-from gateway.transport.events import EVENT_LOAD, MAX_LOAD
+from gateway.net.body_memory import BodyMemory
+from gateway.net.client import EventBudget, EventReader, Kind, Pool, TransportError
+from gateway.net.client.events import EVENT_LOAD, MAX_LOAD
 from tests.streams import kinds_of_floods
 from tests.unit.transport.scripted import Peer, Script, failure, serving, until
 from tests.unit.transport.test_streams import EVENTS, chunk, sending, stream

@@ -10,8 +10,8 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from gateway.transport import Limits, Origin, Pool, TransportError
-from gateway.transport.connection import Connection
+from gateway.net.client import Limits, Origin, Pool, TransportError
+from gateway.net.client.connection import Connection
 from tests.support.ports import lasting_port
 from tests.unit.transport.scripted import OK, Peer, Script, call, serving, until
 

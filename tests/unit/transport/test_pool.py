@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.transport import Kind, Limits, Origin, Pool
+from gateway.net.client import Kind, Limits, Origin, Pool
 from tests.unit.transport.scripted import (
     DEADLINE_S,
     OK,

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gateway.transport import Kind, Limits, Origin, Pool
+from gateway.net.client import Kind, Limits, Origin, Pool
 from tests.unit.transport.scripted import (
     DEADLINE_S,
     Gate,

@@ -7,7 +7,7 @@ import ssl
 
 import pytest
 
-from gateway.transport import Kind, Limits, Origin, Pool, Proxies, Proxy
+from gateway.net.client import Kind, Limits, Origin, Pool, Proxies, Proxy
 from tests.support.forward_proxy import forward_proxy
 from tests.unit.transport.scripted import Peer, Server, Stats, call, echo_target, failure, serving, stats_of
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.transport import Kind, TransportError
-from gateway.transport.requesthead import encode_head
+from gateway.net.client import Kind, TransportError
+from gateway.net.client.requesthead import encode_head
 
 
 def test_a_head_is_the_request_line_the_host_the_fields_and_the_framing() -> None:

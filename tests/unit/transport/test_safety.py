@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.transport import Origin, Pool
+from gateway.net.client import Origin, Pool
 from tests.unit.transport.scripted import (
     DEADLINE_S,
     OK,

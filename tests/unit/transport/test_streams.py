@@ -8,9 +8,9 @@ from math import inf
 
 import pytest
 
-from gateway.memory import BodyMemory
-from gateway.transport import Kind, Limits, Pool, StreamedReply
-from gateway.transport.replies import UNCOUNTED_BYTES
+from gateway.net.body_memory import BodyMemory
+from gateway.net.client import Kind, Limits, Pool, StreamedReply
+from gateway.net.client.replies import UNCOUNTED_BYTES
 from tests.unit.transport.scripted import (
     DEADLINE_S,
     OK,

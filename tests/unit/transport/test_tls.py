@@ -7,7 +7,7 @@ import ssl
 import pytest
 import trustme
 
-from gateway.transport import Kind, Limits, Origin, Pool
+from gateway.net.client import Kind, Limits, Origin, Pool
 from tests.unit.transport.scripted import (
     Peer,
     Stats,

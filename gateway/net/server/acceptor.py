@@ -17,9 +17,9 @@ from typing import Any, cast
 
 import uvloop
 
-from gateway.networks import network
-from gateway.server.handshakes import Handshakes
-from gateway.server.options import BACKLOG
+from gateway.net.networks import network
+from gateway.net.server.handshakes import Handshakes
+from gateway.net.server.options import BACKLOG
 
 ACCEPTED_AT_ONCE = 64  # some 3 ms, after which the calls of those accepted before go on
 NO_FILES_PAUSE_S = 1.0  # before the next attempt, when no files are left: the kernel would report it in every turn

@@ -16,10 +16,10 @@ from collections.abc import Callable
 from itertools import chain, zip_longest
 from typing import Any
 
-from gateway.transport.connection import Connection
-from gateway.transport.errors import Kind, TransportError
-from gateway.transport.origin import Origin
-from gateway.transport.proxies import Proxy, open_tunnel
+from gateway.net.client.connection import Connection
+from gateway.net.client.errors import Kind, TransportError
+from gateway.net.client.origin import Origin
+from gateway.net.client.proxies import Proxy, open_tunnel
 
 Address = tuple[socket.AddressFamily, Any]
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from gateway.server.options import ServerError
+from gateway.net.server.options import ServerError
 
 # TLS 1.2 with forward secrecy and authenticated encryption only (RFC 9325 section 4.2). Those of TLS 1.3 all have both.
 CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"

@@ -20,13 +20,13 @@ from typing import Any, TypeVar
 import uvloop
 from starlette.types import ASGIApp
 
-from gateway.memory import limit_heap
-from gateway.server.acceptor import Acceptor
-from gateway.server.binding import bind_hosts, cannot_listen
-from gateway.server.connection import Connection
-from gateway.server.handshakes import Handshakes
-from gateway.server.listener import Listener, Service, wait_for_one
-from gateway.server.options import (
+from gateway.net.body_memory import limit_heap
+from gateway.net.server.acceptor import Acceptor
+from gateway.net.server.binding import bind_hosts, cannot_listen
+from gateway.net.server.connection import Connection
+from gateway.net.server.handshakes import Handshakes
+from gateway.net.server.listener import Listener, Service, wait_for_one
+from gateway.net.server.options import (
     ADMIN_ALWAYS,
     ADMIN_CONNECTIONS,
     LINGER_S,
@@ -35,8 +35,8 @@ from gateway.server.options import (
     ServerError,
     ServerOptions,
 )
-from gateway.server.sweeper import Sweeper
-from gateway.server.tls import ServingContext
+from gateway.net.server.sweeper import Sweeper
+from gateway.net.server.tls import ServingContext
 
 T = TypeVar("T")
 

@@ -8,10 +8,10 @@ from typing import NoReturn
 
 from msgspec import Struct
 
-from gateway.memory import ARRIVING, BodyMemory
-from gateway.transport.codings import PIECE_BYTES, Inflater, coding_of, decoded, decoded_headers
-from gateway.transport.connection import Connection, Exchange, Headers
-from gateway.transport.errors import Kind, TransportError
+from gateway.net.body_memory import ARRIVING, BodyMemory
+from gateway.net.client.codings import PIECE_BYTES, Inflater, coding_of, decoded, decoded_headers
+from gateway.net.client.connection import Connection, Exchange, Headers
+from gateway.net.client.errors import Kind, TransportError
 
 AHEAD_BYTES = 64 * 1024  # of a stream of events that may wait for its reader
 UNCOUNTED_BYTES = 64 * 1024  # a body grows by so much before its share of the memory is counted again

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.types import ASGIApp, Scope
 
-from gateway.memory import BodyMemory
-from gateway.pacing import ParseQueue
-from gateway.server.options import BODY_MEMORY_BYTES, RESERVED_CONNECTIONS, ServerOptions
-from gateway.server.refusals import Refusal
-from gateway.server.tls import ServingContext
+from gateway.net.body_memory import BodyMemory
+from gateway.net.server.options import BODY_MEMORY_BYTES, RESERVED_CONNECTIONS, ServerOptions
+from gateway.net.server.refusals import Refusal
+from gateway.net.server.tls import ServingContext
+from gateway.net.sliced_input import ParseQueue
 
 if TYPE_CHECKING:
-    from gateway.server.connection import Connection
+    from gateway.net.server.connection import Connection
 
 ABORT_S = 1.0  # for cancelled applications to end; they have nothing left to say to anyone
 

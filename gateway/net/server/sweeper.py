@@ -9,12 +9,12 @@ import asyncio
 import logging
 import math
 
-from gateway.memory import Heap
-from gateway.server.connection import Connection
-from gateway.server.listener import Listener
-from gateway.server.options import LINGER_S, PRESSED_S, SWEEP_BATCH
-from gateway.server.refusals import Refusal, Refused
-from gateway.server.request_reader import ReadState
+from gateway.net.body_memory import Heap
+from gateway.net.server.connection import Connection
+from gateway.net.server.listener import Listener
+from gateway.net.server.options import LINGER_S, PRESSED_S, SWEEP_BATCH
+from gateway.net.server.refusals import Refusal, Refused
+from gateway.net.server.request_reader import ReadState
 
 log = logging.getLogger("gateway.server")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-from gateway.server.options import MAX_HEADERS
-from gateway.server.refusals import Refusal, Refused
+from gateway.net.server.options import MAX_HEADERS
+from gateway.net.server.refusals import Refusal, Refused
 
 Headers = list[tuple[bytes, bytes]]
 

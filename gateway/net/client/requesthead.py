@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from gateway.transport.connection import Headers
-from gateway.transport.errors import Kind, TransportError
+from gateway.net.client.connection import Headers
+from gateway.net.client.errors import Kind, TransportError
 
 # Used with bytes.translate, which deletes them in one C loop: faster than a regular expression.
 TOKEN = b"!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

@@ -6,12 +6,12 @@ arrives.
 
 from __future__ import annotations
 
-from gateway.transport.errors import Kind, TransportError
-from gateway.transport.events import EventBudget, EventReader
-from gateway.transport.origin import Origin
-from gateway.transport.pool import Limits, Pool
-from gateway.transport.proxies import Proxies, Proxy
-from gateway.transport.replies import Head, Reply, StreamedReply
+from gateway.net.client.errors import Kind, TransportError
+from gateway.net.client.events import EventBudget, EventReader
+from gateway.net.client.origin import Origin
+from gateway.net.client.pool import Limits, Pool
+from gateway.net.client.proxies import Proxies, Proxy
+from gateway.net.client.replies import Head, Reply, StreamedReply
 
 __all__ = [
     "EventBudget",

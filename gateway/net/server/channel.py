@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from gateway.memory import BodyMemory
-from gateway.pacing import SlicedInput
+from gateway.net.body_memory import BodyMemory
+from gateway.net.sliced_input import SlicedInput
 
 
 class Channel(SlicedInput, asyncio.Protocol):

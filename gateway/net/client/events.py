@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 
 from gateway.core.sse import Event, EventParser
-from gateway.pacing import ParseQueue
-from gateway.transport.errors import Kind, TransportError
-from gateway.transport.replies import StreamedReply
+from gateway.net.client.errors import Kind, TransportError
+from gateway.net.client.replies import StreamedReply
+from gateway.net.sliced_input import ParseQueue
 
 # What is read of a stream before it rests, in lines; then all streams of its server take turns. An event costs whoever
 # reads it as much as some lines, and bytes cost little.

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from functools import partial
 
-from gateway.server.options import SPARE_CONNECTIONS
+from gateway.net.server.options import SPARE_CONNECTIONS
 
 MOST = 2048
 SHARE = 4  # one network gets a quarter,

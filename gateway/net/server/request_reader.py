@@ -9,14 +9,14 @@ from urllib.parse import unquote
 import httptools
 from starlette.types import Scope
 
-from gateway.memory import ARRIVING
-from gateway.pacing import FRAMING_PER_BYTE, MAX_PIECES, NOTHING, SLICE_BYTES
-from gateway.server.channel import Channel
-from gateway.server.exchange import Exchange
-from gateway.server.head import check_fields, head_size, split_target
-from gateway.server.listener import Listener, Service
-from gateway.server.options import COUNTED_AHEAD_BYTES, MAX_TARGET_BYTES, MAX_UNREAD_BYTES, READ_AHEAD_BYTES
-from gateway.server.refusals import Refusal, Refused
+from gateway.net.body_memory import ARRIVING
+from gateway.net.server.channel import Channel
+from gateway.net.server.exchange import Exchange
+from gateway.net.server.head import check_fields, head_size, split_target
+from gateway.net.server.listener import Listener, Service
+from gateway.net.server.options import COUNTED_AHEAD_BYTES, MAX_TARGET_BYTES, MAX_UNREAD_BYTES, READ_AHEAD_BYTES
+from gateway.net.server.refusals import Refusal, Refused
+from gateway.net.sliced_input import FRAMING_PER_BYTE, MAX_PIECES, NOTHING, SLICE_BYTES
 
 FRAMING_AND_BODY = 1 + FRAMING_PER_BYTE  # bytes that may be read for one of a body
 ALWAYS = ("/health", "/metrics")  # answered even when there is no memory: they are small, and report it

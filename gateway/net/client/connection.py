@@ -10,8 +10,8 @@ from typing import cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from gateway.pacing import FRAMING_PER_BYTE, MAX_PIECES, NOTHING, SLICE_BYTES, ParseQueue, SlicedInput
-from gateway.transport.errors import Kind, TransportError
+from gateway.net.client.errors import Kind, TransportError
+from gateway.net.sliced_input import FRAMING_PER_BYTE, MAX_PIECES, NOTHING, SLICE_BYTES, ParseQueue, SlicedInput
 
 Headers = tuple[tuple[bytes, bytes], ...]
 

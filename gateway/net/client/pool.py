@@ -15,15 +15,15 @@ from functools import partial
 from math import inf
 from typing import NamedTuple
 
-from gateway.memory import BodyMemory
-from gateway.pacing import ParseQueue
-from gateway.transport.connection import Connection, Headers
-from gateway.transport.dial import Dialler
-from gateway.transport.errors import Kind, TransportError
-from gateway.transport.origin import Origin
-from gateway.transport.proxies import Proxy, refused_by
-from gateway.transport.replies import CodedReply, Reply, ReplyOrEvents, StreamedReply, WholeReply
-from gateway.transport.requesthead import encode_head, encode_own_head
+from gateway.net.body_memory import BodyMemory
+from gateway.net.client.connection import Connection, Headers
+from gateway.net.client.dial import Dialler
+from gateway.net.client.errors import Kind, TransportError
+from gateway.net.client.origin import Origin
+from gateway.net.client.proxies import Proxy, refused_by
+from gateway.net.client.replies import CodedReply, Reply, ReplyOrEvents, StreamedReply, WholeReply
+from gateway.net.client.requesthead import encode_head, encode_own_head
+from gateway.net.sliced_input import ParseQueue
 
 HUNG_UP = "The server closed the connection before it was used."
 # Least time between two rounds of deadlines; with ten thousand connections one takes a millisecond. A timer for each

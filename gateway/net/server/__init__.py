@@ -1,8 +1,8 @@
 """The HTTP/1.1 server: an ASGI server with the limits and the strictness that a public listener needs."""
 
-from gateway.server.listener import Listener, Service
-from gateway.server.options import Addresses, ListenError, ServerError, ServerOptions
-from gateway.server.run import (
+from gateway.net.server.listener import Listener, Service
+from gateway.net.server.options import Addresses, ListenError, ServerError, ServerOptions
+from gateway.net.server.run import (
     Stop,
     admin_listener,
     listen,
@@ -12,7 +12,7 @@ from gateway.server.run import (
     run,
     serve,
 )
-from gateway.server.tls import ServingContext, TlsFiles
+from gateway.net.server.tls import ServingContext, TlsFiles
 
 __all__ = [
     "Addresses",

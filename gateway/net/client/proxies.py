@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Self
 from urllib.parse import quote, unquote, urlsplit
 
-from gateway.transport.errors import Kind, TransportError
-from gateway.transport.origin import Origin
+from gateway.net.client.errors import Kind, TransportError
+from gateway.net.client.origin import Origin
 
 DEFAULT_PORT = 80  # of a URL with http
 MAX_HEAD_BYTES = 16 * 1024  # of the answer to CONNECT

@@ -7,7 +7,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gateway.server.options import ListenError
+from gateway.net.server.options import ListenError
 
 ATTEMPTS = 10  # with a port that the system chooses for the first socket, and may have given away for the next
 # `::` means every address of the machine; a socket of each family, so that callers over IPv4 are seen with their own.

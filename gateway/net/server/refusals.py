@@ -8,7 +8,7 @@ from http import HTTPStatus
 
 from gateway.core.errors import CODE, ErrorCode, ServerCode
 from gateway.core.tracing import REQUEST_ID
-from gateway.server.options import MAX_HEADERS
+from gateway.net.server.options import MAX_HEADERS
 
 PHRASES = {status.value: status.phrase for status in HTTPStatus}
 STATUS_LINE = {status: f"HTTP/1.1 {status} {PHRASES.get(status, '')}\r\n".encode() for status in range(100, 600)}

@@ -14,9 +14,9 @@ from starlette.types import ASGIApp, Message, Scope
 
 from gateway.core.tracing import sent_id
 from gateway.core.wire import SERVED, Headers
-from gateway.server.channel import Channel
-from gateway.server.options import MAX_UNREAD_BYTES, UNCOUNTED_BYTES
-from gateway.server.refusals import STATUS_LINE, Refusal, answer
+from gateway.net.server.channel import Channel
+from gateway.net.server.options import MAX_UNREAD_BYTES, UNCOUNTED_BYTES
+from gateway.net.server.refusals import STATUS_LINE, Refusal, answer
 
 log = logging.getLogger("gateway.server")
 

@@ -9,7 +9,7 @@ import asyncio
 import zlib
 from collections.abc import Sequence
 
-from gateway.transport.errors import Kind, TransportError
+from gateway.net.client.errors import Kind, TransportError
 
 Header = tuple[bytes, bytes]
 

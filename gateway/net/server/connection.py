@@ -12,17 +12,12 @@ import httptools
 from starlette.types import Scope
 
 from gateway.core.tracing import made_id, sent_id
-from gateway.pacing import NOTHING
-from gateway.server.exchange import Exchange
-from gateway.server.listener import Listener, Service
-from gateway.server.options import (
-    MAX_PIPELINED,
-    MIN_PROGRESS_BYTES,
-    SPARE_CONNECTIONS,
-    UNREAD_BYTES,
-)
-from gateway.server.refusals import Refusal, Refused, answer
-from gateway.server.request_reader import BODY, CLOSED, HEAD, RequestReader
+from gateway.net.server.exchange import Exchange
+from gateway.net.server.listener import Listener, Service
+from gateway.net.server.options import MAX_PIPELINED, MIN_PROGRESS_BYTES, SPARE_CONNECTIONS, UNREAD_BYTES
+from gateway.net.server.refusals import Refusal, Refused, answer
+from gateway.net.server.request_reader import BODY, CLOSED, HEAD, RequestReader
+from gateway.net.sliced_input import NOTHING
 
 log = logging.getLogger("gateway.server")
 
