@@ -30,6 +30,8 @@ from gateway.published import InputCheck, OutputCheck, Route
 from gateway.ratelimit import MemoryBuckets, RateLimits, Rule
 from gateway.ratelimit.calendar import DAY_S
 from gateway.ratelimit.rules import CALENDAR_STEP_S
+from gateway.redisclient.address import RedisAddress
+from gateway.redisclient.store import PartitionStore
 from gateway.settings import (
     BackendSettings,
     CallbackBackendSettings,
@@ -42,16 +44,14 @@ from gateway.settings import (
 )
 from gateway.settings.backends import McpBackendSettings, OtcBackendSettings, OxpBackendSettings
 from gateway.settings.openapi import OpenApiBackendSettings
-from gateway.state.address import RedisAddress
 from gateway.state.memory import MemoryState
 from gateway.state.port import State, StateLimits
-from gateway.state.store import PartitionStore
 from gateway.usage import Ledger, UsageRecorder
 
 if TYPE_CHECKING:
-    from gateway.state.connections import RedisClient, Tls
-    from gateway.state.inspection import Findings
-    from gateway.state.store import PartitionStore
+    from gateway.redisclient.connections import RedisClient, Tls
+    from gateway.redisclient.inspection import Findings
+    from gateway.redisclient.store import PartitionStore
 
 
 class Adapter(Protocol):
@@ -237,17 +237,17 @@ def state(settings: StateSettings) -> State:
 def shared_store(settings: StateSettings, address: RedisAddress) -> PartitionStore:
     """The data at an address, over connections of its own."""
     if address.is_cluster:
-        from gateway.state.cluster import ClusterStore
+        from gateway.redisclient.cluster import ClusterStore
 
         return ClusterStore(address, _tls(settings))
-    from gateway.state.server_store import ServerStore
+    from gateway.redisclient.server_store import ServerStore
 
     return ServerStore(redis_client(settings, address))
 
 
 def redis_client(settings: StateSettings, address: RedisAddress) -> RedisClient:
     """A client for the servers at an address."""
-    from gateway.state.connections import connect
+    from gateway.redisclient.connections import connect
 
     password = settings.sentinel_password
     return connect(
@@ -260,17 +260,17 @@ def redis_client(settings: StateSettings, address: RedisAddress) -> RedisClient:
 async def look_at_redis(settings: StateSettings, address: RedisAddress) -> Findings:
     """Finds out what an operator should know of the servers at an address."""
     if address.is_cluster:
-        from gateway.state.cluster_inspection import inspect_cluster
+        from gateway.redisclient.cluster_inspection import inspect_cluster
 
         return await inspect_cluster(address, _tls(settings))
-    from gateway.state.inspection import inspect
+    from gateway.redisclient.inspection import inspect
 
     async with redis_client(settings, address) as redis:
         return await inspect(redis)
 
 
 def _tls(settings: StateSettings) -> Tls:
-    from gateway.state.connections import Tls
+    from gateway.redisclient.connections import Tls
 
     files = settings.tls or TlsSettings()
     return Tls(ca=files.ca, cert=files.cert, key=files.key)

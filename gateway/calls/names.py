@@ -12,7 +12,7 @@ import msgspec
 
 from gateway.core.model import SINGLE_CALL_GROUP, CallContext, ToolCall
 from gateway.core.sealing import Digester, hashed, hashers
-from gateway.state.store import MARKS, partition_of
+from gateway.redisclient.store import MARKS, partition_of
 
 MAX_PRINCIPALS = 4096  # remembered with their digests, some 500 bytes each
 RANDOM_BYTES = 16

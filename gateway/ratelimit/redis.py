@@ -25,7 +25,7 @@ from gateway.core.errors import StateUnavailable
 from gateway.core.sealing import Digester
 from gateway.ratelimit.outcome import LimitOutcome, refusing
 from gateway.ratelimit.rules import Identity, LimitPlan, Parts, Rule
-from gateway.state.store import PartitionStore, Reply, ScriptOptions, Scripts, partition_of
+from gateway.redisclient.store import PartitionStore, Reply, ScriptOptions, Scripts, partition_of
 
 log = logging.getLogger("gateway.ratelimit")
 

@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar
 
 from pydantic import SecretStr
 
+from gateway.redisclient.address import RedisAddress
 from gateway.settings.sections import ListOf, Section, setting
 from gateway.settings.substitution import UnfitError
 from gateway.settings.values import Duration, Flag, Integer, Secret, Size
 from gateway.settings.web import TlsSettings, is_loopback
-from gateway.state.address import RedisAddress
 
 VARIABLE = re.compile(r"\$\{[^}]*\}")
 EXAMPLES = (

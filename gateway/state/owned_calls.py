@@ -21,9 +21,9 @@ from typing import TypeVar
 from msgspec import Struct, structs
 
 from gateway.core.errors import StateUnavailable
+from gateway.redisclient.store import Reply, Scripts
 from gateway.state.port import ACCEPTED, UNKNOWN, CallState, NewCall, Record, StateLimits
 from gateway.state.records import Records
-from gateway.state.store import Reply, Scripts
 
 MAX_DOUBTFUL = 10_000  # calls to be forgotten once Redis is back; more than a process begins until it knows it is away
 MAX_DOUBTFUL_BYTES = 4096  # of the outcome that such a call is forgotten with; refusals have some hundred

@@ -14,7 +14,8 @@ from typing import Any
 from msgspec import structs
 
 from gateway.core.errors import StateUnavailable
-from gateway.state.batching import NotDone
+from gateway.redisclient.batching import NotDone
+from gateway.redisclient.store import MARKS, PartitionStore, Reply, ScriptOptions
 from gateway.state.common import Waiters, check_call, check_digest, check_move, check_note
 from gateway.state.owned_calls import OwnedCalls, RecentEndings
 from gateway.state.port import (
@@ -38,7 +39,6 @@ from gateway.state.port import (
 from gateway.state.records import Records
 from gateway.state.replica_sync import ReplicaSync, Timing
 from gateway.state.reports import Reports
-from gateway.state.store import MARKS, PartitionStore, Reply, ScriptOptions
 
 PARTS = ("common", "calls", "replicas", "batch")  # of the script, in this order
 SCRIPT = b"\n".join([Path(__file__).with_name("script").joinpath(f"{part}.lua").read_bytes() for part in PARTS])

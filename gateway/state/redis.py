@@ -20,6 +20,7 @@ from redis.exceptions import RedisError
 
 from gateway.core.errors import StateUnavailable
 from gateway.core.sealing import Sealer
+from gateway.redisclient.store import MARKS, PartitionStore
 from gateway.state.common import NO_DIGEST
 from gateway.state.owned_calls import RecentEndings
 from gateway.state.partition import Partition
@@ -27,7 +28,6 @@ from gateway.state.port import BeginResult, CallState, Capacity, NewCall, Quota,
 from gateway.state.records import Records
 from gateway.state.replica_sync import LAST_RETRY_S, Timing
 from gateway.state.reports import Reports
-from gateway.state.store import MARKS, PartitionStore
 
 log = logging.getLogger("gateway.state")
 

@@ -16,11 +16,11 @@ from msgspec import Struct
 
 from gateway.core.backoff import Backoff
 from gateway.core.errors import StateUnavailable
+from gateway.redisclient.store import Scripts
 from gateway.state.common import Waiters
 from gateway.state.owned_calls import OwnedCalls, portions
 from gateway.state.port import CallState, Capacity, Record
 from gateway.state.reports import Reports
-from gateway.state.store import Scripts
 
 log = logging.getLogger("gateway.state")
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from gateway.state.store import PartitionStore, ScriptOptions, Scripts
+from gateway.redisclient.store import PartitionStore, ScriptOptions, Scripts
 
 SCRIPT = Path(__file__).with_name("script.lua").read_bytes()
 OPTIONS = ScriptOptions(max_batch=1)  # operations are large

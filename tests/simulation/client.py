@@ -14,7 +14,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from tests.simulation.loop import HERE
 from tests.simulation.servers import Connection, Server
 
-CONNECT_S = 0.5  # as redis-py is told by `gateway.state.connections`
+CONNECT_S = 0.5  # as redis-py is told by `gateway.redisclient.connections`
 KINDS: dict[str, type[ResponseError]] = {
     "NOSCRIPT": NoScriptError,
     "READONLY": ReadOnlyError,

@@ -12,9 +12,9 @@ import hiredis
 from redis.crc import key_slot
 from redis.exceptions import RedisClusterException
 
-from gateway.state import cluster_map, slots
-from gateway.state.address import RedisAddress
-from gateway.state.cluster import ClusterStore
+from gateway.redisclient import cluster_map, slots
+from gateway.redisclient.address import RedisAddress
+from gateway.redisclient.cluster import ClusterStore
 from tests.simulation.client import CONNECT_S, SimulatedRedis
 from tests.simulation.loop import HERE, NETWORK
 from tests.simulation.servers import Server, Written

@@ -14,11 +14,11 @@ from gateway.calls.names import CallNames
 from gateway.core.errors import GatewayError
 from gateway.core.model import ToolResult
 from gateway.core.sealing import Digester, Sealer
+from gateway.redisclient.server_store import ServerStore
+from gateway.redisclient.slots import placements
 from gateway.state.port import StateLimits
 from gateway.state.redis import RedisState
 from gateway.state.replica_sync import Timing
-from gateway.state.server_store import ServerStore
-from gateway.state.slots import placements
 from tests.simulation.client import SimulatedRedis
 from tests.simulation.cluster import Cluster, few_partitions, open_store
 from tests.simulation.gateway import KEYS, TIMEOUT_S, Gateway, GoneError, called

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 
 from gateway.core.sealing import Digester
 from gateway.ratelimit.redis import RedisBuckets
-from gateway.state.address import RedisAddress
-from gateway.state.cluster import ClusterStore
-from gateway.state.connections import connect
-from gateway.state.server_store import ServerStore
-from gateway.state.store import PartitionStore
+from gateway.redisclient.address import RedisAddress
+from gateway.redisclient.cluster import ClusterStore
+from gateway.redisclient.connections import connect
+from gateway.redisclient.server_store import ServerStore
+from gateway.redisclient.store import PartitionStore
 
 KEYS = ("a key of at least thirty-two characters",)
 

@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 
 from gateway.core.sealing import Sealer
-from gateway.state.address import RedisAddress
-from gateway.state.cluster import ClusterStore
-from gateway.state.connections import connect
+from gateway.redisclient.address import RedisAddress
+from gateway.redisclient.cluster import ClusterStore
+from gateway.redisclient.connections import connect
+from gateway.redisclient.server_store import ServerStore
+from gateway.redisclient.store import PartitionStore
 from gateway.state.memory import MemoryState
 from gateway.state.port import State, StateLimits
 from gateway.state.redis import RedisState
 from gateway.state.replica_sync import Timing
-from gateway.state.server_store import ServerStore
-from gateway.state.store import PartitionStore
 from tests.support.redis_cluster import RedisCluster
 from tests.support.redis_server import RedisServer
 from tests.support.stored_calls import DEADLINE_S, KEYS, POLL_S

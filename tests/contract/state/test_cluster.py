@@ -9,13 +9,13 @@ from collections.abc import AsyncIterator, Sequence
 import pytest
 
 from gateway.core.errors import StateUnavailable
-from gateway.state.address import RedisAddress
-from gateway.state.batching import NotDone
-from gateway.state.cluster import ClusterStore
-from gateway.state.cluster_inspection import inspect_cluster
-from gateway.state.connections import BATCH_TIMEOUT_S
-from gateway.state.slots import PARTITIONS, placements
-from gateway.state.store import ScriptOptions, Scripts
+from gateway.redisclient.address import RedisAddress
+from gateway.redisclient.batching import NotDone
+from gateway.redisclient.cluster import ClusterStore
+from gateway.redisclient.cluster_inspection import inspect_cluster
+from gateway.redisclient.connections import BATCH_TIMEOUT_S
+from gateway.redisclient.slots import PARTITIONS, placements
+from gateway.redisclient.store import ScriptOptions, Scripts
 from tests.support.processes import until
 from tests.support.redis_cluster import PRIMARIES, RedisCluster
 

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 from redis.exceptions import ResponseError
 
-from gateway.state.address import RedisAddress
-from gateway.state.connections import RedisConnection, connect, pack
+from gateway.redisclient.address import RedisAddress
+from gateway.redisclient.connections import RedisConnection, connect, pack
 from tests.support.redis_server import RedisServer
 
 pytestmark = pytest.mark.anyio

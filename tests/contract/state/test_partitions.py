@@ -9,10 +9,10 @@ from collections import Counter
 import pytest
 
 from gateway.core.errors import StateUnavailable
+from gateway.redisclient.slots import placements
+from gateway.redisclient.store import MARKS
 from gateway.state.port import ACCEPTED, DONE, Exists
 from gateway.state.redis import NO_MEMORY, RedisState
-from gateway.state.slots import placements
-from gateway.state.store import MARKS
 from tests.contract.state.conftest import OpenReplica
 from tests.support.redis_cluster import RedisCluster, slots_of
 from tests.support.stored_calls import began, begins, call, found, is_in, orphans, until

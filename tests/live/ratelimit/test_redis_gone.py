@@ -15,7 +15,7 @@ from gateway.ratelimit import MemoryBuckets, RateLimited, RateLimits
 from gateway.ratelimit.outcome import LimitOutcome
 from gateway.ratelimit.redis import RedisBuckets
 from gateway.ratelimit.rules import LimitPlan
-from gateway.state.connections import BATCH_TIMEOUT_S
+from gateway.redisclient.connections import BATCH_TIMEOUT_S
 from tests.support.limit_clients import replica
 from tests.support.redis_server import RedisServer
 from tests.unit.ratelimit.model import parts, remaining, rule

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from gateway.core.sealing import Sealer
-from gateway.state.address import RedisAddress
-from gateway.state.connections import RedisClient, connect
+from gateway.redisclient.address import RedisAddress
+from gateway.redisclient.connections import RedisClient, connect
+from gateway.redisclient.server_store import ServerStore
 from gateway.state.port import CallState, StateLimits
 from gateway.state.redis import RedisState
 from gateway.state.replica_sync import Timing
-from gateway.state.server_store import ServerStore
 from tests.support.stored_calls import KEYS, begins, call
 
 LEASE_S = 0.6

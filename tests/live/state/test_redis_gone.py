@@ -12,7 +12,7 @@ from typing import TypeVar
 import pytest
 
 from gateway.core.errors import StateUnavailable
-from gateway.state.connections import BATCH_TIMEOUT_S
+from gateway.redisclient.connections import BATCH_TIMEOUT_S
 from gateway.state.port import ACCEPTED, AWAITING_USER, DISPATCHING, REGISTERED, Created, Exists
 from gateway.state.redis import RedisState
 from tests.live.state.conftest import Replicas

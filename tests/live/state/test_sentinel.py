@@ -15,9 +15,9 @@ import trustme
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from gateway.state.address import RedisAddress
-from gateway.state.causes import cause
-from gateway.state.connections import BATCH_TIMEOUT_S, Tls, connect
+from gateway.redisclient.address import RedisAddress
+from gateway.redisclient.causes import cause
+from gateway.redisclient.connections import BATCH_TIMEOUT_S, Tls, connect
 from gateway.state.port import Exists
 from tests.live.state.replica import replica_at
 from tests.live.state.sentinels import FAILOVER_S, PASSWORD, SENTINEL_PASSWORD, SERVICE, Watched

@@ -16,10 +16,10 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from gateway.core.errors import StateUnavailable
-from gateway.state.address import RedisAddress
-from gateway.state.connections import Tls, connect
-from gateway.state.script_client import ScriptClient
-from gateway.state.store import ScriptOptions
+from gateway.redisclient.address import RedisAddress
+from gateway.redisclient.connections import Tls, connect
+from gateway.redisclient.script_client import ScriptClient
+from gateway.redisclient.store import ScriptOptions
 from tests.live.state.replica import replica_at
 from tests.live.state.tlsfront import tls_front
 from tests.support.redis_server import RedisServer

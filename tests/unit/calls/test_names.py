@@ -10,8 +10,8 @@ import pytest
 from gateway.calls.names import CallNames
 from gateway.core.model import SINGLE_CALL_GROUP, CallContext, ToolCall, ToolRef
 from gateway.core.sealing import Digester
+from gateway.redisclient.store import MARKS
 from gateway.state.common import check_digest
-from gateway.state.store import MARKS
 
 OLD, NEW = "the older key of these tests, long enough", "the newer key of these tests, long enough"
 NAMES = CallNames(Digester([NEW], "calls"))

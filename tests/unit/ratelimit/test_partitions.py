@@ -12,7 +12,7 @@ from gateway.core.errors import StateUnavailable
 from gateway.core.sealing import Digester
 from gateway.ratelimit.redis import RedisBuckets
 from gateway.ratelimit.rules import LimitPlan
-from gateway.state.store import Reply, partition_of
+from gateway.redisclient.store import Reply, partition_of
 from tests.unit.ratelimit.model import calendar_rule, parts, rule
 
 pytestmark = pytest.mark.anyio

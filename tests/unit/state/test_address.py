@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.state.address import RedisAddress
+from gateway.redisclient.address import RedisAddress
 
 ADDRESSES = [
     ("redis://localhost", "redis://localhost:6379/0"),

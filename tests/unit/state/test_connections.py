@@ -13,9 +13,9 @@ from redis.exceptions import BusyLoadingError, InvalidResponse, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from gateway.state.address import RedisAddress
-from gateway.state.causes import cause
-from gateway.state.connections import check_library, connect
+from gateway.redisclient.address import RedisAddress
+from gateway.redisclient.causes import cause
+from gateway.redisclient.connections import check_library, connect
 from tests.streams import accepting
 
 

@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 
 from gateway.core.sealing import Sealer
+from gateway.redisclient.store import Scripts
 from gateway.state.owned_calls import MAX_RECENT, MAX_RECENT_BYTES, OwnedCalls, RecentEndings
 from gateway.state.port import ACCEPTED, REGISTERED, NewCall, Record, StateLimits
 from gateway.state.records import Records
-from gateway.state.store import Scripts
 
 TTL_S = 600.0
 KEY = "k" * 43

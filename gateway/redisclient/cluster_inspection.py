@@ -7,11 +7,11 @@ from collections import defaultdict
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, TypeVar
 
-from gateway.state.address import RedisAddress
-from gateway.state.cluster_map import ClusterMap, RedisNode
-from gateway.state.connections import Tls
-from gateway.state.inspection import ANSWERED_WITHIN_S, SCRIPT, SILENT, Findings, ask, version_of, warnings_of
-from gateway.state.slots import placements
+from gateway.redisclient.address import RedisAddress
+from gateway.redisclient.cluster_map import ClusterMap, RedisNode
+from gateway.redisclient.connections import Tls
+from gateway.redisclient.inspection import ANSWERED_WITHIN_S, SCRIPT, SILENT, Findings, ask, version_of, warnings_of
+from gateway.redisclient.slots import placements
 
 TRIAL = "trial"  # a key and a channel of one partition of each node
 LOWEST = 7  # the major version that has sharded publish and subscribe

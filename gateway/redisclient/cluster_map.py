@@ -9,10 +9,10 @@ from contextlib import suppress
 from redis.asyncio.cluster import ClusterNode, NodesManager
 from redis.exceptions import RedisClusterException, RedisError
 
-from gateway.state.address import RedisAddress
-from gateway.state.causes import cause
-from gateway.state.connections import RedisClient, Tls, check_library, connect_to_node, node_options
-from gateway.state.slots import placements
+from gateway.redisclient.address import RedisAddress
+from gateway.redisclient.causes import cause
+from gateway.redisclient.connections import RedisClient, Tls, check_library, connect_to_node, node_options
+from gateway.redisclient.slots import placements
 
 REFRESH_S = 5.0  # for one look at the map: nodes that do not answer take half a second each
 PAUSE_S = 0.1  # between two looks

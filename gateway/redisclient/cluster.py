@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 
 from redis.exceptions import ClusterDownError, MovedError
 
-from gateway.state.address import RedisAddress
-from gateway.state.cluster_inspection import warnings_of_nodes
-from gateway.state.cluster_listening import ClusterListening
-from gateway.state.cluster_map import ClusterMap
-from gateway.state.cluster_scripts import ClusterScript, PartitionScripts
-from gateway.state.connections import Tls
-from gateway.state.slots import placements
-from gateway.state.store import ChannelListener, ScriptOptions, Scripts
+from gateway.redisclient.address import RedisAddress
+from gateway.redisclient.cluster_inspection import warnings_of_nodes
+from gateway.redisclient.cluster_listening import ClusterListening
+from gateway.redisclient.cluster_map import ClusterMap
+from gateway.redisclient.cluster_scripts import ClusterScript, PartitionScripts
+from gateway.redisclient.connections import Tls
+from gateway.redisclient.slots import placements
+from gateway.redisclient.store import ChannelListener, ScriptOptions, Scripts
 
 
 class ClusterStore:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from redis.exceptions import RedisError
 
 from gateway.core.backoff import Backoff
-from gateway.state.connections import RedisClient
-from gateway.state.inspection import risks
-from gateway.state.script_client import ScriptClient
-from gateway.state.store import ChannelListener, ScriptOptions, Scripts
+from gateway.redisclient.connections import RedisClient
+from gateway.redisclient.inspection import risks
+from gateway.redisclient.script_client import ScriptClient
+from gateway.redisclient.store import ChannelListener, ScriptOptions, Scripts
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0  # pauses between two attempts to subscribe
 LISTEN_S = 5.0  # how long one read of the subscription waits before it checks its connection

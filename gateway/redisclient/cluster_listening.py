@@ -14,9 +14,9 @@ from redis.asyncio.client import PubSub
 from redis.exceptions import MovedError, RedisError
 
 from gateway.core.backoff import Backoff
-from gateway.state.cluster_map import ClusterMap, RedisNode
-from gateway.state.slots import placements
-from gateway.state.store import ChannelListener
+from gateway.redisclient.cluster_map import ClusterMap, RedisNode
+from gateway.redisclient.slots import placements
+from gateway.redisclient.store import ChannelListener
 
 FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0  # pauses between two attempts to subscribe
 CANCEL_AGAIN_S = 0.1

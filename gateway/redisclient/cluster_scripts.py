@@ -25,7 +25,7 @@ from redis.exceptions import (
     TryAgainError,
 )
 
-from gateway.state.batching import (
+from gateway.redisclient.batching import (
     MAX_BATCH_BYTES,
     WORDS,
     LuaScript,
@@ -35,11 +35,11 @@ from gateway.state.batching import (
     encode,
     packed_operations,
 )
-from gateway.state.causes import cause
-from gateway.state.cluster_map import ClusterMap, RedisNode
-from gateway.state.connections import BATCH_TIMEOUT_S, RedisConnection, pack
-from gateway.state.slots import placements
-from gateway.state.store import ScriptOptions
+from gateway.redisclient.causes import cause
+from gateway.redisclient.cluster_map import ClusterMap, RedisNode
+from gateway.redisclient.connections import BATCH_TIMEOUT_S, RedisConnection, pack
+from gateway.redisclient.slots import placements
+from gateway.redisclient.store import ScriptOptions
 
 AGAIN_S = 0.02  # between two attempts at a batch that was refused as a whole
 NEVER = "nothing"  # the name, within a partition, of a key that does not exist

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError, RedisError
 
-from gateway.state.batching import (
+from gateway.redisclient.batching import (
     NO_KEYS,
     WORDS,
     LuaScript,
@@ -23,9 +23,9 @@ from gateway.state.batching import (
     encode,
     packed_operations,
 )
-from gateway.state.causes import cause
-from gateway.state.connections import BATCH_TIMEOUT_S, RedisConnection, pack, place_of
-from gateway.state.store import Reply, ScriptOptions
+from gateway.redisclient.causes import cause
+from gateway.redisclient.connections import BATCH_TIMEOUT_S, RedisConnection, pack, place_of
+from gateway.redisclient.store import Reply, ScriptOptions
 
 
 class ScriptClient(OperationQueue):

@@ -15,8 +15,8 @@ from typing import Any
 import msgspec
 
 from gateway.core.errors import StateUnavailable
-from gateway.state.connections import pack
-from gateway.state.store import Reply
+from gateway.redisclient.connections import pack
+from gateway.redisclient.store import Reply
 
 MAX_BATCH_BYTES = 4 << 20  # as `max_batch`, of all operations of a batch together; a larger one travels alone
 MAX_QUEUED = 20_000  # operations waiting for the batch under way; more than callers a process can have

@@ -10,8 +10,8 @@ from msgspec import Struct
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gateway.state.causes import cause
-from gateway.state.connections import place_of
+from gateway.redisclient.causes import cause
+from gateway.redisclient.connections import place_of
 
 ANSWERED_WITHIN_S = 5.0  # each question
 SILENT = "it does not say whether it may lose calls"

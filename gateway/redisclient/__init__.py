@@ -1,0 +1,1 @@
+"""The client of Redis, Valkey and their clusters: addresses, connections, scripts, batches. Knows no calls."""
