@@ -25,12 +25,9 @@ from gateway.assembly.generation import Current, Generation, keep_or_make, with_
 from gateway.auth import IssuerStatus
 from gateway.backends.callback_receiver import absent_receivers
 from gateway.backends.lists import LIST_MEMORY_BYTES
-from gateway.calls.callbacks import Callbacks, CallbackTokens
 from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.registry import Calls
 from gateway.catalogue.catalogue import Catalogue
-from gateway.challenges import CLOCKS_DIFFER_S, Challenges, Consents
-from gateway.checks import Checks
 from gateway.console.calls import RunningCalls
 from gateway.console.host import ConsoleHost
 from gateway.console.log import RecentLines
@@ -46,14 +43,17 @@ from gateway.http.clientip import ip_of
 from gateway.http.edge import Edge
 from gateway.http.origins import Cors, PageOrigins, allowed_hosts
 from gateway.http.routes import CALLBACKS, CALLS
-from gateway.listeners import Listeners
 from gateway.metrics import Metrics, Scraper
 from gateway.net.body_memory import BodyMemory
 from gateway.net.server import Listener
 from gateway.offload import ChildTasks, Offload
-from gateway.pipeline import Pipeline
-from gateway.request import Request
-from gateway.responses import ResponseBuilder
+from gateway.pipeline.callbacks import Callbacks, CallbackTokens
+from gateway.pipeline.challenges import CLOCKS_DIFFER_S, Challenges, Consents
+from gateway.pipeline.checks import Checks
+from gateway.pipeline.listeners import Listeners
+from gateway.pipeline.pipeline import Pipeline
+from gateway.pipeline.request import Request
+from gateway.pipeline.responses import ResponseBuilder
 from gateway.settings import Config, StateSettings
 from gateway.telemetry import wiring
 

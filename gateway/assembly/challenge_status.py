@@ -6,9 +6,9 @@ from collections.abc import Mapping
 
 from gateway.assembly.generation import Current
 from gateway.calls.registry import Calls
-from gateway.challenges import CallChallenge, Challenge, Challenges, Looks, digest
 from gateway.core.ports import Backend
-from gateway.request import Request
+from gateway.pipeline.challenges import CallChallenge, Challenge, Challenges, Looks, digest
+from gateway.pipeline.request import Request
 
 FAILED = "failed"
 

@@ -19,7 +19,7 @@ from gateway.core.errors import ConfigError
 from gateway.core.ports import Authenticator, Backend
 from gateway.core.surfaces import Surface
 from gateway.metrics import GaugeSample
-from gateway.pipeline import Pipeline
+from gateway.pipeline.pipeline import Pipeline
 from gateway.published import PublishedTool
 from gateway.ratelimit import RateLimits
 from gateway.routing import Router

@@ -15,7 +15,7 @@ from gateway.calls.stored_calls import StoredCalls
 from gateway.console.view import RefusedQuestionError, text_of
 from gateway.core.errors import StateUnavailable
 from gateway.core.model import JsonObject
-from gateway.request import Request
+from gateway.pipeline.request import Request
 from gateway.state.port import ACCEPTED, AWAITING_USER, REGISTERED, Record, State
 
 MAX_SHOWN = 500

@@ -24,8 +24,8 @@ from gateway.http.troubles import Trouble, trouble_of
 from gateway.logs.lines import Lines
 from gateway.logs.output import clock, printable, stamp
 from gateway.metrics import Metrics
+from gateway.pipeline.request import Request
 from gateway.ratelimit import RateLimited
-from gateway.request import Request
 from gateway.usage.recorder import CountCall
 
 LEFT = 499  # in place of a status: the caller has closed the connection before there was an answer, as nginx writes it

@@ -23,8 +23,8 @@ from gateway.http.edge import strictly
 from gateway.http.metadata import metadata_routes
 from gateway.http.routes import CONSOLE, HEALTH, METRICS, ROUTES, request_of
 from gateway.metrics import CONTENT_TYPE
-from gateway.pipeline import Pipeline
-from gateway.request import Request, read_repeats
+from gateway.pipeline.pipeline import Pipeline
+from gateway.pipeline.request import Request, read_repeats
 from gateway.settings import Config
 
 VERSION_HEADER = {"oxp-version": rest.HEADER_VERSION}

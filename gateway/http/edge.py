@@ -36,8 +36,8 @@ from gateway.http.routes import (
     prefix_of,
 )
 from gateway.http.streaming import LateStream, Unanswered, as_accepted
-from gateway.request import Request, read_repeats
-from gateway.responses import cancelled, refusal
+from gateway.pipeline.request import Request, read_repeats
+from gateway.pipeline.responses import cancelled, refusal
 
 STRICT = frozenset({401, 403, 413, 415, 429})
 BODILESS = (204, 304)

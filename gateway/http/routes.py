@@ -7,11 +7,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from gateway import challenges
-from gateway.calls import callbacks
 from gateway.dialects import mcp_auth
 from gateway.dialects.recognise import DIALECTS
-from gateway.request import Request
+from gateway.pipeline import callbacks, challenges
+from gateway.pipeline.request import Request
 
 CALLBACKS, CHALLENGES, CALLS = callbacks.PATH, challenges.PATH, "/calls/"
 HEALTH, OPENAPI, METRICS = "/health", "/openapi.json", "/metrics"

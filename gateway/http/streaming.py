@@ -15,7 +15,7 @@ from gateway.core.encoders import EventStream, StreamingEncoder
 from gateway.core.model import Progress
 from gateway.core.sse import EVENT_STREAM, event
 from gateway.core.wire import Events, Headers, StreamReply, WireReply
-from gateway.request import Request
+from gateway.pipeline.request import Request
 
 STEP = 0.001  # by which a sign of life is above the progress before it: too little to be in the way of what is next
 BEAT_S = 15.0  # between two signs of life; proxies and clients drop a connection that is silent for 30 to 60 s

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.core.errors import ErrorCode, FailureCode
 from gateway.logs.output import printable
-from gateway.request import Request
+from gateway.pipeline.request import Request
 
 UNAVAILABLE = (ErrorCode.BACKEND_UNAVAILABLE, ErrorCode.AUTHORIZATION_UNAVAILABLE)
 MAX_DETAIL = 256  # characters

@@ -6,7 +6,7 @@ from gateway.core.errors import FixedError
 from gateway.http.accesslog import AccessLog, Observer
 from gateway.http.troubles import trouble_of
 from gateway.metrics import Metrics
-from gateway.request import Request
+from gateway.pipeline.request import Request
 from gateway.telemetry import names
 from gateway.telemetry.recorder import recording_of
 from gateway.telemetry.spans import Span, Value

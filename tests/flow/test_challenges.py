@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.challenges import CLOCKS_DIFFER_S, Challenges
+from gateway.pipeline.challenges import CLOCKS_DIFFER_S, Challenges
 from gateway.ratelimit.limits import LOOKS_AT_ONE
 from tests import plainhttp
 from tests.flow.caller import Caller, every_dialect

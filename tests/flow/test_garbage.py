@@ -14,7 +14,7 @@ from gateway.core.errors import GatewayError
 from gateway.core.jsontext import JsonError
 from gateway.core.model import Invocation
 from gateway.net.client import TransportError
-from gateway.request import Request
+from gateway.pipeline.request import Request
 from tests.flow.conftest import Start
 from tests.flow.gateways import config
 from tests.flow.toolserver import Handler, HangUp, ToolServer, always, hang_up, silence, tool

@@ -8,13 +8,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.auth.tokens import MalformedError, take_apart
-from gateway.calls.callbacks import CallbackTokens
 from gateway.calls.preference import MAX_WAIT_S, read_preference
 from gateway.calls.records import CallMetadata, metadata_of, pack, pack_metadata
 from gateway.calls.status import view_of_record
-from gateway.challenges import Challenges, ServerChallenge
 from gateway.core.model import ToolResult
 from gateway.core.sealing import Digester, Sealer
+from gateway.pipeline.callbacks import CallbackTokens
+from gateway.pipeline.challenges import Challenges, ServerChallenge
 from gateway.state.port import CallState
 from gateway.state.records import Records
 from tests.fuzz.documents import damaged_bytes

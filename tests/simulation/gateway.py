@@ -7,7 +7,6 @@ from collections.abc import Awaitable, Callable
 from contextvars import copy_context
 from typing import Any
 
-from gateway.calls.callbacks import Callbacks, CallbackTokens
 from gateway.calls.execution import CallRequest
 from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.preference import NO_PREFERENCE, Preference
@@ -18,7 +17,8 @@ from gateway.core.ports import Caller
 from gateway.core.sealing import Digester
 from gateway.core.wire import Head
 from gateway.dialects.recognise import REST
-from gateway.request import Request
+from gateway.pipeline.callbacks import Callbacks, CallbackTokens
+from gateway.pipeline.request import Request
 from gateway.state.port import State
 from tests.simulation.loop import HERE, NETWORK, Machine, on
 from tests.simulation.servers import Stream

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from gateway.challenges import CLOCKS_DIFFER_S, CallChallenge, Challenges, ServerChallenge
+from gateway.pipeline.challenges import CLOCKS_DIFFER_S, CallChallenge, Challenges, ServerChallenge
 
 KEY = "a key of at least thirty-two characters"
 OLD_KEY = "an older key, of thirty-two characters too"

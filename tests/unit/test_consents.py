@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.challenges import CallChallenge, Challenge, Challenges, Consents, Looks
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import JsonObject
 from gateway.core.sealing import Sealer, TimedSealer, Unsealable
 from gateway.core.surfaces import Awaited
+from gateway.pipeline.challenges import CallChallenge, Challenge, Challenges, Consents, Looks
 from tests.unit.admission.clock import Clock
 
 pytestmark = pytest.mark.anyio

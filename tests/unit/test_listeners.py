@@ -11,7 +11,7 @@ from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.ports import ANONYMOUS, Caller
 from gateway.core.surfaces import OpenedListen
 from gateway.core.wire import Headers
-from gateway.listeners import Listener, Listeners
+from gateway.pipeline.listeners import Listener, Listeners
 from gateway.routing import Router, tool_changes
 from tests.unit.published import published
 

@@ -6,14 +6,7 @@ import asyncio
 
 import pytest
 
-from gateway.challenges import (
-    AT_ONCE,
-    MAX_SHARED,
-    SHARED_S,
-    Challenge,
-    Looks,
-    ServerChallenge,
-)
+from gateway.pipeline.challenges import AT_ONCE, MAX_SHARED, SHARED_S, Challenge, Looks, ServerChallenge
 from tests.unit.admission.clock import Clock
 from tests.unit.transport.scripted import until
 

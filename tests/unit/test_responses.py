@@ -11,8 +11,8 @@ import pytest
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.wire import Head
 from gateway.dialects.recognise import REST
-from gateway.request import Request
-from gateway.responses import refusal
+from gateway.pipeline.request import Request
+from gateway.pipeline.responses import refusal
 
 HEAD = Head(method="POST", path="/tools/call", headers={})
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from gateway.calls.backlog import MAX_BYTES, Backlog
-from gateway.calls.callbacks import Callbacks, CallbackTokens
 from gateway.calls.records import CallMetadata, DeferredCall, pack_metadata
 from gateway.core.errors import StateUnavailable
 from gateway.core.sealing import Digester
 from gateway.core.wire import Head
 from gateway.dialects.recognise import REST
-from gateway.request import Request
+from gateway.pipeline.callbacks import Callbacks, CallbackTokens
+from gateway.pipeline.request import Request
 from gateway.state.memory import MemoryState
 from gateway.state.port import NewCall, State, StateLimits
 from tests.unit.desk import desk

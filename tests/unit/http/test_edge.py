@@ -18,7 +18,7 @@ from gateway.dialects.recognise import REST
 from gateway.http.accesslog import LEFT, AccessLog, Observer
 from gateway.http.edge import Edge
 from gateway.logs.lines import Lines
-from gateway.request import Request
+from gateway.pipeline.request import Request
 from tests.support.scraping import made
 
 pytestmark = pytest.mark.anyio

@@ -16,7 +16,7 @@ from gateway.dialects.mcp_answers import McpEncoder, McpStream
 from gateway.dialects.mcp_wire import MODERN
 from gateway.dialects.recognise import REST
 from gateway.http.streaming import LateStream, Unanswered, as_accepted
-from gateway.request import Request
+from gateway.pipeline.request import Request
 
 pytestmark = pytest.mark.anyio
 

@@ -21,8 +21,8 @@ from gateway.core.sealing import Digester, hashed, hashers
 from gateway.core.tracing import Trace
 from gateway.core.wire import Body
 from gateway.dialects import callback
+from gateway.pipeline.request import Request
 from gateway.published import PublishedTool
-from gateway.request import Request
 from gateway.state.port import DONE, Record, State
 
 log = logging.getLogger("gateway.callbacks")

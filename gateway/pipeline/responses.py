@@ -11,14 +11,14 @@ from msgspec.structs import replace
 
 from gateway.calls.outcomes import Run
 from gateway.calls.status import CANCELLED, MISSING, PREFIX, UNREMEMBERED, CallView, Consent, still_running
-from gateway.challenges import Challenges
-from gateway.checks import BROKEN_VALUE, Checks, checked
 from gateway.core.encoders import Encoder, KeptCall, StatusEncoder
 from gateway.core.errors import ErrorCode, FixedError, GatewayError
 from gateway.core.model import Json, ToolResult
 from gateway.core.wire import WireReply
+from gateway.pipeline.challenges import Challenges
+from gateway.pipeline.checks import BROKEN_VALUE, Checks, checked
+from gateway.pipeline.request import Request
 from gateway.published import OutputCheck, PublishedTool
-from gateway.request import Request
 from gateway.state.port import StateLimits
 
 log = logging.getLogger("gateway.pipeline")

@@ -9,8 +9,8 @@ from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.ports import Caller
 from gateway.core.surfaces import CancelByRequest, FollowUp, OpenedCancel, OpenedConsent, ResumeRequest, StatusRequest
 from gateway.core.wire import WireReply
-from gateway.request import Request
-from gateway.responses import ResponseBuilder
+from gateway.pipeline.request import Request
+from gateway.pipeline.responses import ResponseBuilder
 
 MAX_REJOIN_S = 600.0  # a caller that comes back for an answer may come again
 

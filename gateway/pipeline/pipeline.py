@@ -15,14 +15,11 @@ from typing import Protocol
 
 from msgspec.structs import replace
 
-from gateway.batches import answer_batch
 from gateway.calls.execution import CallRequest, with_preferred_timeout
 from gateway.calls.preference import NO_PREFERENCE, Preference, preferred
 from gateway.calls.registry import Calls
 from gateway.calls.status import BROKEN, PREFIX, WITHDRAWN, CallView
 from gateway.catalogue.listing import Lists
-from gateway.challenges import Consents
-from gateway.checks import Checks, checked
 from gateway.core.errors import RETRY_AFTER_S, ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
 from gateway.core.jsontext import ALWAYS_HERE_BYTES, is_wide
 from gateway.core.model import Arguments, CallContext, Invocation, Json, ToolCall, user_of
@@ -42,12 +39,15 @@ from gateway.core.surfaces import (
 )
 from gateway.core.tracing import TRACEPARENT, Step, Trace, continued, unrecorded
 from gateway.core.wire import Body, StreamReply, WireReply
-from gateway.followups import answer_follow_up, found
-from gateway.listeners import Listeners
+from gateway.pipeline.batches import answer_batch
+from gateway.pipeline.challenges import Consents
+from gateway.pipeline.checks import Checks, checked
+from gateway.pipeline.followups import answer_follow_up, found
+from gateway.pipeline.listeners import Listeners
+from gateway.pipeline.request import Request, forwarded, read_document
+from gateway.pipeline.responses import CALL_ID, ResponseBuilder, refusal, with_headers
 from gateway.published import PublishedTool
-from gateway.request import Request, forwarded, read_document
 from gateway.requirements import check_requirements, for_user, granted
-from gateway.responses import CALL_ID, ResponseBuilder, refusal, with_headers
 from gateway.routing import Router
 
 log = logging.getLogger("gateway.pipeline")

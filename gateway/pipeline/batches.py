@@ -10,7 +10,7 @@ from msgspec import Struct
 from gateway.core.jsontext import encode
 from gateway.core.surfaces import OpenedBatch
 from gateway.core.wire import Body, WireReply
-from gateway.request import Request
+from gateway.pipeline.request import Request
 
 
 class _Whole(Struct, frozen=True):
