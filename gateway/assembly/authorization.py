@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.authorization import HttpAuthorizer
+from gateway.auth.service import HttpAuthorizer
 from gateway.backends.credentials import fixed_headers
 from gateway.backends.server import client_context, path_and_query
 from gateway.metrics import Metrics

@@ -12,7 +12,7 @@ from typing import Any
 from gateway.admission import Admission
 from gateway.assembly.factories import is_shared
 from gateway.assembly.generation import Generation
-from gateway.authorization import HttpAuthorizer
+from gateway.auth.service import HttpAuthorizer
 from gateway.backends.server import Server
 from gateway.calls.registry import Calls
 from gateway.core.ports import Backend, Receiver

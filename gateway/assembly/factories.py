@@ -17,6 +17,7 @@ from gateway.backends.openapi import OpenApiBackend
 from gateway.backends.rcrt import RcrtBackend
 from gateway.backends.server import BackendContext, Server
 from gateway.catalogue.evaluation import Source
+from gateway.catalogue.published import InputCheck, OutputCheck, Route
 from gateway.core.encoders import Encoder
 from gateway.core.ports import Backend, Receiver
 from gateway.core.sealing import Digester, Sealer, TimedSealer
@@ -26,7 +27,6 @@ from gateway.dialects.mcp import McpSurface
 from gateway.dialects.mcp_auth import Protection
 from gateway.dialects.recognise import REST
 from gateway.http.origins import PageOrigins
-from gateway.published import InputCheck, OutputCheck, Route
 from gateway.ratelimit import MemoryBuckets, RateLimits, Rule
 from gateway.ratelimit.calendar import DAY_S
 from gateway.ratelimit.rules import CALENDAR_STEP_S

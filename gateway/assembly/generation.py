@@ -12,17 +12,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from gateway.admission import Admission
 from gateway.assembly.files import Fingerprints, fingerprints, named_files
-from gateway.authorization import HttpAuthorizer
+from gateway.auth.service import HttpAuthorizer
 from gateway.backends.server import Server
 from gateway.catalogue.catalogue import Catalogue
+from gateway.catalogue.published import PublishedTool
+from gateway.catalogue.routing import Router
 from gateway.core.errors import ConfigError
 from gateway.core.ports import Authenticator, Backend
 from gateway.core.surfaces import Surface
 from gateway.metrics import GaugeSample
 from gateway.pipeline.pipeline import Pipeline
-from gateway.published import PublishedTool
 from gateway.ratelimit import RateLimits
-from gateway.routing import Router
 from gateway.settings import Config
 
 T = TypeVar("T")

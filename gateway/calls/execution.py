@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from gateway.calls.preference import Preference
 from gateway.calls.status import unavailable
+from gateway.catalogue.published import PublishedTool
 from gateway.core.errors import GatewayError, StateUnavailable
 from gateway.core.model import Invocation, ToolCall, ToolResult
 from gateway.core.ports import Caller, NotDispatchedError, ServerRequest
 from gateway.core.surfaces import NO_OPTIONS, CallOptions
-from gateway.published import PublishedTool
 from gateway.state.port import AWAITING_USER, DISPATCHING, DONE, REGISTERED, Record, State
 
 SLACK_S = 5.0  # a caller waits so much beyond the timeout of a call that is ended at its timeout

@@ -16,9 +16,9 @@ from msgspec.structs import replace
 from gateway.calls.backlog import Backlog
 from gateway.calls.records import CallMetadata, is_keyed, metadata_of, pack, pack_metadata, pack_refusal, unpack
 from gateway.calls.status import CHALLENGE_TOO_LARGE, PREFIX, TOO_LARGE, CallStatus, result_of, status_of
+from gateway.catalogue.published import PublishedTool
 from gateway.core.errors import GatewayError, StateUnavailable
 from gateway.core.model import JsonObject, ToolResult
-from gateway.published import PublishedTool
 from gateway.state.port import MAX_NOTE_BYTES, UNKNOWN, CallState, OutcomeTooLarge, Record, State
 
 log = logging.getLogger("gateway.calls")

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from gateway.catalogue.evaluation import UNEVALUATED, Evaluation, Source, claims_to, evaluate
 from gateway.catalogue.merging import merge
+from gateway.catalogue.routing import Router
 from gateway.catalogue.schema_checks import TimeSlices
 from gateway.catalogue.turns import Turns
 from gateway.catalogue.unlisted import backend_of
@@ -26,7 +27,6 @@ from gateway.core.backoff import Backoff
 from gateway.core.errors import GatewayError
 from gateway.core.model import JsonObject, Listing, Rejected
 from gateway.offload import Offload
-from gateway.routing import Router
 
 log = logging.getLogger("gateway.catalogue")
 

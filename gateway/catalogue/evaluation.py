@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import msgspec
 from msgspec.structs import replace
 
+from gateway.catalogue.published import PublishedTool, Route
 from gateway.catalogue.schema_checks import NO_TIME, TimeSlices, is_plain, verdicts
 from gateway.core.model import Listing, Rejected, ToolDefinition
 from gateway.core.ports import Backend
@@ -23,7 +24,6 @@ from gateway.core.tool_names import MAX_NAME_LENGTH, DefinitionError, published_
 from gateway.dialects import listings
 from gateway.offload import Offload
 from gateway.offload.tasks import Verdict
-from gateway.published import PublishedTool, Route
 from gateway.schemas import CompiledSchema
 
 _encode = msgspec.json.Encoder(order="deterministic").encode  # a new order of keys is not a new tool

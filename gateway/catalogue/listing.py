@@ -10,14 +10,14 @@ from collections.abc import Hashable, Sequence
 
 from msgspec.structs import replace
 
+from gateway.catalogue.published import PublishedTool
+from gateway.catalogue.routing import Router
 from gateway.core.encoders import ListEncoder
 from gateway.core.model import Selection
 from gateway.core.ports import Caller
 from gateway.core.surfaces import EVERYTHING
 from gateway.core.tool_names import DefinitionError
 from gateway.core.wire import Head, JoinedList, WireReply
-from gateway.published import PublishedTool
-from gateway.routing import Router
 
 log = logging.getLogger("gateway.catalogue")
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 from gateway.catalogue.evaluation import Evaluation, Source
 from gateway.catalogue.ownership import Holder, Owners
+from gateway.catalogue.published import PublishedTool
+from gateway.catalogue.routing import Router
 from gateway.core.model import Rejected, ToolDefinition, ToolRef
 from gateway.core.ports import Caller
 from gateway.core.tool_names import MAX_NAME_LENGTH, digest_name
-from gateway.published import PublishedTool
-from gateway.routing import Router
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

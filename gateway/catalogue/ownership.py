@@ -20,9 +20,9 @@ from itertools import chain
 from typing import NamedTuple
 
 from gateway.catalogue.evaluation import Evaluation, Source
+from gateway.catalogue.published import Route, matcher
 from gateway.catalogue.unlisted import digest_beginning, may_begin, tools_named
 from gateway.core.tool_names import DIGEST_LENGTH, VERSION_NAME
-from gateway.published import Route, matcher
 
 
 class Holder(NamedTuple):

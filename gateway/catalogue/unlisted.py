@@ -9,10 +9,10 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 
 from gateway.catalogue.evaluation import Source
+from gateway.catalogue.published import Route, matcher
 from gateway.core.model import ToolRef
 from gateway.core.ports import Caller
 from gateway.core.tool_names import DIGEST_LENGTH
-from gateway.published import Route, matcher
 
 DIGEST_NAME = re.compile(rf"([A-Za-z0-9_]+)_[0-9a-f]{{{DIGEST_LENGTH}}}")
 WILDCARD = re.compile(r"[*?@]")

@@ -14,13 +14,13 @@ from msgspec import Struct
 from gateway.admission import Admission, Replica
 from gateway.app import Gateway
 from gateway.assembly import factories
-from gateway.authorization import HttpAuthorizer, Unknown
+from gateway.auth.service import HttpAuthorizer, Unknown
 from gateway.backends.server import Server
 from gateway.catalogue.catalogue import READY_LIMIT_S, BackendStatus, Catalogue
+from gateway.catalogue.published import OutputCheck, PublishedTool, Route
 from gateway.core.jsontext import decode, encode
 from gateway.core.model import JsonObject, Listing, ToolDefinition
 from gateway.core.ports import Backend, Reporting
-from gateway.published import OutputCheck, PublishedTool, Route
 from gateway.schemas import CompiledSchema, SchemaError
 from gateway.settings import Config
 

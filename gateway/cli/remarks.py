@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gateway.authorization.decisions import UNDECIDED
+from gateway.auth.decisions import UNDECIDED
 from gateway.cli.output import count
 from gateway.core.model import JsonObject
 

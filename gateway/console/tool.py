@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from gateway.assembly.generation import Generation
+from gateway.catalogue.published import PublishedTool, Route
 from gateway.console.log import RecentLines
 from gateway.console.view import RefusedQuestionError, text_of
 from gateway.core import jsontext
 from gateway.core.model import JsonObject, Requirements
 from gateway.metrics import Metrics
 from gateway.metrics.families import TOOL_CALLS
-from gateway.published import PublishedTool, Route
 
 MAX_SCHEMAS_BYTES = 512 * 1024  # both schemas of one tool; a browser draws larger ones too slowly
 MAX_VERSIONS = 100

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from gateway.assembly.generation import Generation
+from gateway.catalogue.published import PublishedTool
+from gateway.catalogue.routing import Router
 from gateway.console.view import number_of, text_of
 from gateway.core.model import JsonObject, Requirements
-from gateway.published import PublishedTool
-from gateway.routing import Router
 
 MAX_PAGE = 500
 MAX_SUMMARY = 200  # characters of a description

@@ -15,6 +15,7 @@ from hmac import compare_digest
 from gateway.calls.backlog import Backlog
 from gateway.calls.records import DeferredCall, metadata_of
 from gateway.calls.status import PREFIX
+from gateway.catalogue.published import PublishedTool
 from gateway.core.errors import GatewayError, StateUnavailable
 from gateway.core.ports import Receiver
 from gateway.core.sealing import Digester, hashed, hashers
@@ -22,7 +23,6 @@ from gateway.core.tracing import Trace
 from gateway.core.wire import Body
 from gateway.dialects import callback
 from gateway.pipeline.request import Request
-from gateway.published import PublishedTool
 from gateway.state.port import DONE, Record, State
 
 log = logging.getLogger("gateway.callbacks")

@@ -9,11 +9,11 @@ import logging
 
 from msgspec.structs import replace
 
+from gateway.catalogue.published import InputCheck, OutputCheck, PublishedTool
 from gateway.core import jsontext
 from gateway.core.errors import ErrorCode, FailureCode, GatewayError, NotJsonError, unavailable
 from gateway.core.model import Arguments, Json, ToolFailure, ToolResult
 from gateway.offload import ChildTasks, OffloadError, OverrunError
-from gateway.published import InputCheck, OutputCheck, PublishedTool
 from gateway.schemas import by_parameter
 
 log = logging.getLogger("gateway.pipeline")

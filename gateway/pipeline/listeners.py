@@ -11,10 +11,10 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
+from gateway.catalogue.routing import Router, tool_changes
 from gateway.core.errors import RETRY_AFTER_S, ErrorCode, FixedError, GatewayError
 from gateway.core.ports import ANONYMOUS, Caller
 from gateway.core.surfaces import OpenedListen
-from gateway.routing import Router, tool_changes
 
 BEAT_S = 15.0  # between two signs of life: proxies drop a connection that is silent for 30 to 60 s
 TICK_S = 1.0

@@ -20,6 +20,9 @@ from gateway.calls.preference import NO_PREFERENCE, Preference, preferred
 from gateway.calls.registry import Calls
 from gateway.calls.status import BROKEN, PREFIX, WITHDRAWN, CallView
 from gateway.catalogue.listing import Lists
+from gateway.catalogue.published import PublishedTool
+from gateway.catalogue.requirements import check_requirements, for_user, granted
+from gateway.catalogue.routing import Router
 from gateway.core.errors import RETRY_AFTER_S, ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
 from gateway.core.jsontext import ALWAYS_HERE_BYTES, is_wide
 from gateway.core.model import Arguments, CallContext, Invocation, Json, ToolCall, user_of
@@ -46,9 +49,6 @@ from gateway.pipeline.followups import answer_follow_up, found
 from gateway.pipeline.listeners import Listeners
 from gateway.pipeline.request import Request, forwarded, read_document
 from gateway.pipeline.responses import CALL_ID, ResponseBuilder, refusal, with_headers
-from gateway.published import PublishedTool
-from gateway.requirements import check_requirements, for_user, granted
-from gateway.routing import Router
 
 log = logging.getLogger("gateway.pipeline")
 

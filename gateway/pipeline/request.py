@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
+from gateway.catalogue.published import PublishedTool
 from gateway.core import jsontext
 from gateway.core.encoders import Encoder
 from gateway.core.errors import ErrorCode, GatewayError, NotJsonError
@@ -16,7 +17,6 @@ from gateway.core.ports import Operation, ServerRequest
 from gateway.core.surfaces import Surface
 from gateway.core.tracing import UNTRACED, Trace
 from gateway.core.wire import Head, Headers
-from gateway.published import PublishedTool
 
 # Must not be repeated: a head with two of these means two things to two readers.
 SINGLE = (

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from gateway.calls.outcomes import Run
 from gateway.calls.status import CANCELLED, MISSING, PREFIX, UNREMEMBERED, CallView, Consent, still_running
+from gateway.catalogue.published import OutputCheck, PublishedTool
 from gateway.core.encoders import Encoder, KeptCall, StatusEncoder
 from gateway.core.errors import ErrorCode, FixedError, GatewayError
 from gateway.core.model import Json, ToolResult
@@ -18,7 +19,6 @@ from gateway.core.wire import WireReply
 from gateway.pipeline.challenges import Challenges
 from gateway.pipeline.checks import BROKEN_VALUE, Checks, checked
 from gateway.pipeline.request import Request
-from gateway.published import OutputCheck, PublishedTool
 from gateway.state.port import StateLimits
 
 log = logging.getLogger("gateway.pipeline")

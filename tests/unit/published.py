@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+from gateway.catalogue.published import PublishedTool, Route
 from gateway.core.model import Invocation, JsonObject, Listing, Requirements, ToolDefinition, ToolResult
 from gateway.core.tool_names import published_name
-from gateway.published import PublishedTool, Route
 from gateway.schemas import CompiledSchema
 
 ANYTHING = CompiledSchema.compile({})

@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from gateway.catalogue.routing import Router, tool_changes
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.ports import ANONYMOUS, Caller
 from gateway.core.surfaces import OpenedListen
 from gateway.core.wire import Headers
 from gateway.pipeline.listeners import Listener, Listeners
-from gateway.routing import Router, tool_changes
 from tests.unit.published import published
 
 pytestmark = pytest.mark.anyio

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from gateway.catalogue.published import PublishedTool
+from gateway.catalogue.requirements import check_requirements, granted
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import AuthorizationRequirement, CallContext, Requirements
-from gateway.published import PublishedTool
-from gateway.requirements import check_requirements, granted
 from tests.unit.published import published
 
 MAPS, POST = AuthorizationRequirement(id="maps", scopes=("read",)), AuthorizationRequirement(id="post")

@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.catalogue.routing import Router
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import Json, ToolRef
 from gateway.core.ports import Caller
-from gateway.routing import Router
 from tests.unit.published import published, route_to
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.authorization import Decision
-from gateway.authorization.decisions import UnusableAnswerError, encode_question, read_decision
+from gateway.auth.decisions import Decision, UnusableAnswerError, encode_question, read_decision
 from gateway.core.model import CallContext, ToolCall, ToolRef
 from gateway.core.ports import Caller, Target
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gateway.authorization import HttpAuthorizer, Unknown
+from gateway.auth.service import HttpAuthorizer, Unknown
 from gateway.core.errors import DeniedError, ErrorCode, GatewayError
 from gateway.core.model import CallContext, ToolCall, ToolRef
 from gateway.core.ports import Caller, Target
@@ -103,7 +103,7 @@ async def test_a_decision_is_used_again_for_the_same_question_only() -> None:
 
 
 async def test_stored_decisions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.authorization.service.CACHED", 2)
+    monkeypatch.setattr("gateway.auth.service.CACHED", 2)
     async with desk(answering(YES)) as it:
         for user in ("a", "b", "c", "b", "a"):
             await it.decide(user)
@@ -346,7 +346,7 @@ async def test_callers_take_turns() -> None:
 
 
 async def test_a_caller_with_too_many_questions_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.authorization.places.MAX_WAITING", 4)
+    monkeypatch.setattr("gateway.auth.places.MAX_WAITING", 4)
     gate, bob = Gate(), Caller(principal="key:bob")
     async with desk(gate.script, cache_s=0.0, timeout_s=30.0, runs_on_failure=True) as it:
         calls = [asyncio.create_task(it.decide()) for _ in range(6)]

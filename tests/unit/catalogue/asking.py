@@ -9,6 +9,7 @@ from typing import Any
 
 from gateway.catalogue.catalogue import Catalogue
 from gateway.catalogue.evaluation import Source
+from gateway.catalogue.published import PublishedTool, Route
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import (
     AuthorizationRequirement,
@@ -21,7 +22,6 @@ from gateway.core.model import (
 )
 from gateway.core.ports import Caller
 from gateway.core.tool_names import published_name
-from gateway.published import PublishedTool, Route
 from tests.unit.published import Unasked
 
 CALLER = Caller(principal="key:test")

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 import pytest
 
 from gateway.catalogue.listing import MAX_LISTS, Lists
+from gateway.catalogue.routing import Router
 from gateway.core import jsontext
 from gateway.core.model import ToolDefinition
 from gateway.core.ports import ANONYMOUS
@@ -19,7 +20,6 @@ from gateway.core.wire import Head, WireReply
 from gateway.dialects import recognise
 from gateway.dialects.otc import Otc
 from gateway.dialects.rest import MIN_GZIP_BYTES
-from gateway.routing import Router
 from tests.unit.published import published
 
 LONG = Router([published(f"Geo.Find{number}@1.0.0", description="Finds places. " * 5) for number in range(20)])

@@ -10,11 +10,11 @@ from msgspec.structs import replace
 
 from gateway.catalogue.catalogue import Catalogue
 from gateway.catalogue.evaluation import Source
+from gateway.catalogue.published import Route
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import Rejected, ToolRef
 from gateway.core.ports import Caller
 from gateway.core.tool_names import digest_name
-from gateway.published import Route
 from tests.unit.catalogue.asking import CALLER, DEADLINE_S, DOWN, ToolServer, found, route, running, source, tool
 
 pytestmark = pytest.mark.anyio

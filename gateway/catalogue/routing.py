@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import NamedTuple, Self
 
+from gateway.catalogue.published import PublishedTool
 from gateway.core.errors import ErrorCode, GatewayError, InsufficientScopeError, unavailable
 from gateway.core.model import Selection, ToolRef
 from gateway.core.ports import Caller
 from gateway.core.surfaces import EVERYTHING
 from gateway.core.tool_names import MAX_NAME_LENGTH, digest_name, version_name
-from gateway.published import PublishedTool
 
 MAX_VERSIONS_TOLD = 10  # of a tool, in a developer message; it may have thousands
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
+from gateway.catalogue.published import PublishedTool
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import CallContext, JsonObject, ToolCall
-from gateway.published import PublishedTool
 
 
 def for_user(call: ToolCall, user_id: str) -> ToolCall:

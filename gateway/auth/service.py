@@ -17,14 +17,8 @@ from typing import Literal, TypeGuard
 from msgspec import Struct
 
 from gateway import __version__
-from gateway.authorization.decisions import (
-    UNDECIDED,
-    Decision,
-    UnusableAnswerError,
-    encode_question,
-    read_decision,
-)
-from gateway.authorization.places import NoPlaceError, Places
+from gateway.auth.decisions import UNDECIDED, Decision, UnusableAnswerError, encode_question, read_decision
+from gateway.auth.places import NoPlaceError, Places
 from gateway.core.errors import RETRY_AFTER_S, DeniedError, ErrorCode, GatewayError
 from gateway.core.model import JsonObject, ToolCall, ToolRef
 from gateway.core.ports import Caller, Target
