@@ -8,11 +8,11 @@ from pathlib import Path
 
 from cryptography.x509 import load_pem_x509_certificates
 
+from gateway.configfile.sections import Section
+from gateway.configfile.web import FilePath
 from gateway.metrics import GaugeSample
 from gateway.metrics.families import CERTIFICATE_EXPIRY
 from gateway.settings import Config
-from gateway.settings.sections import Section
-from gateway.settings.web import FilePath
 
 OWN, AUTHORITIES = {"cert"}, {"ca", "client_ca"}  # keys that name files of certificates
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Mapping
 
-from gateway.settings.sections import Section
-from gateway.settings.web import FilePath
+from gateway.configfile.sections import Section
+from gateway.configfile.web import FilePath
 
 Fingerprint = tuple[int, int, int, int]  # time of the last change in nanoseconds, size, inode, device
 Fingerprints = Mapping[str, Fingerprint | None]

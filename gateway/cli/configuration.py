@@ -5,9 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from gateway import config as reading
 from gateway.core.errors import ConfigError
 from gateway.settings import Config
+from gateway.settings import load as reading
 
 DEFAULT = Path("gateway.yaml")
 

@@ -18,11 +18,11 @@ from pathlib import Path
 from gateway.cli.output import FAILED, OK, PROGRAM, CommandError, put
 from gateway.cli.serve import address, run_until_stopped
 from gateway.cli.token import mint
-from gateway.config import load
 from gateway.demo.fleet import FleetError, start_fleet
 from gateway.net.server import Addresses, ListenError
 from gateway.processes.serving import Serving
 from gateway.settings import Config
+from gateway.settings.load import load
 
 DESCRIPTION = "Runs demonstration tool servers behind a gateway until Ctrl-C, and prints curl lines to paste."
 

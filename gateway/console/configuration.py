@@ -9,15 +9,16 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from gateway import config as reading
+from gateway.configfile import yamlnode
+from gateway.configfile.sections import Section, key_of
+from gateway.configfile.substitution import EXPRESSION, Substitution
+from gateway.configfile.yamlnode import Node
 from gateway.core.errors import ConfigError
 from gateway.core.model import Json, JsonObject
 from gateway.metrics import Metrics
-from gateway.settings import Config, yamlnode
+from gateway.settings import Config
+from gateway.settings import load as reading
 from gateway.settings.cautions import warnings
-from gateway.settings.sections import Section, key_of
-from gateway.settings.substitution import EXPRESSION, Substitution
-from gateway.settings.yamlnode import Node
 
 MASK = "••••••••"
 DEFAULT = "default"

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Mapping
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
+from gateway.configfile.web import ORIGIN
 from gateway.core.errors import ErrorCode, FixedError
 from gateway.core.wire import Headers, WireReply
 from gateway.settings import ServerSettings
 from gateway.settings.server import EVERYWHERE, CorsSettings
-from gateway.settings.web import ORIGIN
 
 ANY = "*"
 HTTP_ORIGIN = re.compile(ORIGIN)

@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from gateway import config
 from gateway.assembly.files import Fingerprints, fingerprints, named_files
+from gateway.configfile.substitution import Substitution, files_in
 from gateway.core.errors import ConfigError
 from gateway.net.server import ServerError
 from gateway.settings import Config
-from gateway.settings.substitution import Substitution, files_in
+from gateway.settings import load as config
 
 log = logging.getLogger("gateway.reload")
 

@@ -7,6 +7,10 @@ from types import MappingProxyType
 from typing import Annotated, ClassVar, Self, TypeVar
 from urllib.parse import urlsplit
 
+from gateway.configfile.sections import ByName, Items, OrWord, Section, setting
+from gateway.configfile.substitution import refers
+from gateway.configfile.values import Choice
+from gateway.configfile.web import TlsSettings, is_loopback
 from gateway.core.did_you_mean import suggestion
 from gateway.settings.access import AuthSettings, JwtSettings
 from gateway.settings.authorize import AuthorizeSettings
@@ -28,7 +32,6 @@ from gateway.settings.openapi import OpenApiBackendSettings
 from gateway.settings.protocols import AnyBackend
 from gateway.settings.proxies import ProxyChoice
 from gateway.settings.routes import RouteSettings, routes_never_reached
-from gateway.settings.sections import ByName, Items, OrWord, Section, setting
 from gateway.settings.server import (
     ErrorSettings,
     LoggingSettings,
@@ -38,10 +41,7 @@ from gateway.settings.server import (
     UsageSettings,
 )
 from gateway.settings.state import StateSettings
-from gateway.settings.substitution import refers
 from gateway.settings.telemetry import TelemetrySettings
-from gateway.settings.values import Choice
-from gateway.settings.web import TlsSettings, is_loopback
 
 S = TypeVar("S", bound=Section)
 

@@ -10,19 +10,12 @@ from typing import Annotated, Literal
 from pydantic import SecretStr
 
 from gateway.auth.keys import HS256, SECRET_BYTES, UnfitKeyError, algorithms_for, read_pem, with_secret
+from gateway.configfile.sections import ByOnlyKey, Items, ListOf, Section, SomeOf, repeated, setting
+from gateway.configfile.substitution import UnfitError
+from gateway.configfile.values import AnyText, Choice, Duration, Flag, Secret, Text
+from gateway.configfile.web import HEADER_NAME, FetchedUrl, TlsSettings, crosses_in_clear, is_issuer_url, is_own_header
 from gateway.settings.credentials import BearerAuthSettings, HeaderAuthSettings
 from gateway.settings.proxies import ProxyChoice
-from gateway.settings.sections import ByOnlyKey, Items, ListOf, Section, SomeOf, repeated, setting
-from gateway.settings.substitution import UnfitError
-from gateway.settings.values import AnyText, Choice, Duration, Flag, Secret, Text
-from gateway.settings.web import (
-    HEADER_NAME,
-    FetchedUrl,
-    TlsSettings,
-    crosses_in_clear,
-    is_issuer_url,
-    is_own_header,
-)
 
 RegisteredClaim = Literal["exp", "sub", "iat", "nbf", "iss", "aud"]
 SigningAlgorithm = Literal[

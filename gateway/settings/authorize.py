@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
+from gateway.configfile.sections import ByOnlyKey, Section, setting
+from gateway.configfile.values import Choice, Duration, Flag, Integer
+from gateway.configfile.web import EndpointUrl, TlsSettings
 from gateway.settings.credentials import BearerAuthSettings, HeaderAuthSettings
 from gateway.settings.proxies import ProxyChoice
-from gateway.settings.sections import ByOnlyKey, Section, setting
-from gateway.settings.values import Choice, Duration, Flag, Integer
-from gateway.settings.web import EndpointUrl, TlsSettings
 
 OnFailure = Literal["deny", "allow"]
 

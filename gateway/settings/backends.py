@@ -8,11 +8,9 @@ from typing import Annotated, Literal
 
 from pydantic import SecretStr
 
-from gateway.settings.credentials import BearerAuthSettings, HeaderAuthSettings
-from gateway.settings.proxies import ProxyChoice
-from gateway.settings.sections import ByName, ByOnlyKey, Items, ListOf, Section, repeats, setting
-from gateway.settings.values import AnyText, Choice, Duration, Flag, Integer, Secret, Size, Text, Uuid
-from gateway.settings.web import (
+from gateway.configfile.sections import ByName, ByOnlyKey, Items, ListOf, Section, repeats, setting
+from gateway.configfile.values import AnyText, Choice, Duration, Flag, Integer, Secret, Size, Text, Uuid
+from gateway.configfile.web import (
     NAME_OF_HEADER,
     BaseUrl,
     FetchedUrl,
@@ -24,6 +22,8 @@ from gateway.settings.web import (
     crosses_in_clear,
     is_own_header,
 )
+from gateway.settings.credentials import BearerAuthSettings, HeaderAuthSettings
+from gateway.settings.proxies import ProxyChoice
 
 OtcDialect = Literal["auto", "rfc", "otc", "lc"]
 OxpDialect = Literal["auto", "oxp", "oxp-env"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from urllib.parse import urlsplit
 
+from gateway.configfile.web import is_loopback
 from gateway.settings import Config, RouteSettings
 from gateway.settings.openapi import OpenApiBackendSettings
 from gateway.settings.server import EVERYWHERE
-from gateway.settings.web import is_loopback
 
 ANY = "*"
 KEYLESS = (

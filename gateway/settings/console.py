@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import SecretStr
 
-from gateway.settings.sections import ListOf, Section, setting
-from gateway.settings.values import AnyText, Duration, Flag, Secret, Text
-from gateway.settings.web import EndpointUrl, HostName
+from gateway.configfile.sections import ListOf, Section, setting
+from gateway.configfile.values import AnyText, Duration, Flag, Secret, Text
+from gateway.configfile.web import EndpointUrl, HostName
 
 SCOPE = r"[!#-\[\]-~]{1,256}"  # RFC 6749, appendix A.4
 

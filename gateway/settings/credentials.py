@@ -6,8 +6,8 @@ from typing import Annotated
 
 from pydantic import SecretStr
 
-from gateway.settings.sections import Section, setting
-from gateway.settings.values import Secret, Text
+from gateway.configfile.sections import Section, setting
+from gateway.configfile.values import Secret, Text
 
 
 class BearerAuthSettings(Section):

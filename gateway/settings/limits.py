@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Annotated, Any, Literal, get_args
 
+from gateway.configfile import yamlnode
+from gateway.configfile.cursor import Cursor, ParseContext
+from gateway.configfile.sections import Items, ListOf, Section, repeated, setting
+from gateway.configfile.substitution import UnfitError
+from gateway.configfile.values import BackendName, Choice, Integer, Text
 from gateway.core.did_you_mean import suggestion
-from gateway.settings import yamlnode
-from gateway.settings.cursor import Cursor, ParseContext
 from gateway.settings.routes import GLOB
-from gateway.settings.sections import Items, ListOf, Section, repeated, setting
-from gateway.settings.substitution import UnfitError
-from gateway.settings.values import BackendName, Choice, Integer, Text
 
 Window = Literal["day", "month"]
 LimitPart = Literal["caller", "ip", "tool", "route"]

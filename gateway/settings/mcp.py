@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from gateway.settings.sections import Section, setting
-from gateway.settings.values import AnyText, Choice, Duration, Flag, Integer, Text
+from gateway.configfile.sections import Section, setting
+from gateway.configfile.values import AnyText, Choice, Duration, Flag, Integer, Text
 
 Schemas = Literal["compatible", "exact"]
 Versions = Literal["newest", "all"]

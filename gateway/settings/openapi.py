@@ -7,6 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
+from gateway.configfile.sections import ByName, ByOnlyKey, Items, ListOf, Section, setting
+from gateway.configfile.values import AnyText, Choice, Flag, Integer, Size
+from gateway.configfile.web import is_loopback
 from gateway.settings.backends import ReplicatedBackendSettings
 from gateway.settings.openapi_auth import (
     AUTHORIZATION,
@@ -38,9 +41,6 @@ from gateway.settings.openapi_values import (
     Version,
 )
 from gateway.settings.routes import ID
-from gateway.settings.sections import ByName, ByOnlyKey, Items, ListOf, Section, setting
-from gateway.settings.values import AnyText, Choice, Flag, Integer, Size
-from gateway.settings.web import is_loopback
 
 References = Literal["local", "files"]
 OutputSchemas = Literal["full", "capped", "none"]

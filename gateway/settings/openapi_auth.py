@@ -7,11 +7,11 @@ from typing import Annotated, Literal
 
 from pydantic import SecretStr
 
+from gateway.configfile.sections import ByName, ByOnlyKey, Section, setting
+from gateway.configfile.values import Choice, Secret, Text
 from gateway.core.wire import is_token
 from gateway.settings.backends import JwtAuthSettings, OAuthAuthSettings
 from gateway.settings.credentials import BearerAuthSettings, HeaderAuthSettings
-from gateway.settings.sections import ByName, ByOnlyKey, Section, setting
-from gateway.settings.values import Choice, Secret, Text
 
 KeyPlace = Literal["header", "query", "cookie"]
 AUTHORIZATION = "authorization"

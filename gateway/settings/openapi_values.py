@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Annotated
 from urllib.parse import unquote
 
+from gateway.configfile.cursor import Cursor
+from gateway.configfile.json_values import AnyJson
+from gateway.configfile.sections import ByName
+from gateway.configfile.substitution import UnfitError
+from gateway.configfile.values import Text
+from gateway.configfile.web import HEADER_NAME, ORIGIN, OWN_HEADERS, PATH, QUERY, Url, readable_file
 from gateway.core.tool_names import full_version
-from gateway.settings.cursor import Cursor
-from gateway.settings.json_values import AnyJson
-from gateway.settings.sections import ByName
-from gateway.settings.substitution import UnfitError
-from gateway.settings.values import Text
-from gateway.settings.web import HEADER_NAME, ORIGIN, OWN_HEADERS, PATH, QUERY, Url, readable_file
 
 ALL = "ALL"  # every method but those that double a GET, HEAD and OPTIONS, which have to be named
 NEVER = ("TRACE", "CONNECT")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, get_args
 
+from gateway.configfile.sections import ByWord
 from gateway.settings import openapi  # noqa: F401 # defines one
 from gateway.settings.backends import BackendSettings
-from gateway.settings.sections import ByWord
 
 
 def _by_word(parent: type[Any] = BackendSettings) -> Iterator[tuple[str, type[BackendSettings]]]:

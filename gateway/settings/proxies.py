@@ -6,9 +6,9 @@ import os
 import re
 from typing import Annotated, Any
 
+from gateway.configfile.substitution import UnfitError, Written, refers
+from gateway.configfile.values import SUBSTITUTED, Schema, Value
 from gateway.net.client import Origin, Proxies, Proxy
-from gateway.settings.substitution import UnfitError, Written, refers
-from gateway.settings.values import SUBSTITUTED, Schema, Value
 
 NONE, ENVIRONMENT = "none", "environment"
 LOGIN = re.compile(r"[a-z]+://[^:@/]*:(?P<password>[^@/]+)@")

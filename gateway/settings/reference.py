@@ -14,15 +14,15 @@ from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
+from gateway.configfile.values import Schema
 from gateway.settings.backends import BackendSettings
-from gateway.settings.values import Schema
 
 TAG = "protocol"
 HEAD = ("| key | type | default | meaning |", "|---|---|---|---|")
 
 PREFACE = """# Configuration reference
 
-<!-- Made by `python -m gateway.config --markdown > docs/configuration.md`; a change belongs into gateway/settings. -->
+<!-- Made by `python -m gateway.settings.load --markdown > docs/configuration.md`; change gateway/settings. -->
 
 For operators: every key that the configuration file may have, with its type, its default and what it means.
 

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 from pydantic import SecretStr
 
-from gateway.settings.sections import ByName, ListOf, Section, setting
-from gateway.settings.substitution import UnfitError
-from gateway.settings.values import BackendName, Choice, Duration, Flag, Secret, Text, Uuid
-from gateway.settings.web import AuthorizationUrl
+from gateway.configfile.sections import ByName, ListOf, Section, setting
+from gateway.configfile.substitution import UnfitError
+from gateway.configfile.values import BackendName, Choice, Duration, Flag, Secret, Text, Uuid
+from gateway.configfile.web import AuthorizationUrl
 
 InputCheck = Literal["strict", "coerce", "off"]
 OutputCheck = Literal["off", "warn", "fail"]

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 from pydantic import SecretStr
 
-from gateway.settings.sections import Items, ListOf, Section, SomeOf, repeats, setting
-from gateway.settings.substitution import UnfitError
-from gateway.settings.values import Choice, Duration, Flag, Integer, Secret, Size, Text
-from gateway.settings.web import BaseUrl, HostName, Network, PageOrigin, ServerTlsSettings, is_loopback
+from gateway.configfile.sections import Items, ListOf, Section, SomeOf, repeats, setting
+from gateway.configfile.substitution import UnfitError
+from gateway.configfile.values import Choice, Duration, Flag, Integer, Secret, Size, Text
+from gateway.configfile.web import BaseUrl, HostName, Network, PageOrigin, ServerTlsSettings, is_loopback
 
 HOST = "must be a host name or an IP address, without brackets and port"
 

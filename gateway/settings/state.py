@@ -8,11 +8,11 @@ from typing import Annotated, ClassVar
 
 from pydantic import SecretStr
 
+from gateway.configfile.sections import ListOf, Section, setting
+from gateway.configfile.substitution import UnfitError
+from gateway.configfile.values import Duration, Flag, Integer, Secret, Size
+from gateway.configfile.web import TlsSettings, is_loopback
 from gateway.redisclient.address import RedisAddress
-from gateway.settings.sections import ListOf, Section, setting
-from gateway.settings.substitution import UnfitError
-from gateway.settings.values import Duration, Flag, Integer, Secret, Size
-from gateway.settings.web import TlsSettings, is_loopback
 
 VARIABLE = re.compile(r"\$\{[^}]*\}")
 EXAMPLES = (

@@ -9,10 +9,10 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
+from gateway.configfile.sections import ByName, Section, setting
+from gateway.configfile.values import AnyText, Ratio, Secret
+from gateway.configfile.web import NAME_OF_HEADER, EndpointUrl, TlsSettings, is_loopback
 from gateway.settings.proxies import ProxyChoice
-from gateway.settings.sections import ByName, Section, setting
-from gateway.settings.values import AnyText, Ratio, Secret
-from gateway.settings.web import NAME_OF_HEADER, EndpointUrl, TlsSettings, is_loopback
 
 PACKAGE = "opentelemetry.exporter.otlp.proto.http"
 TRACES = "/v1/traces"  # OTLP 1.x, OTLP/HTTP Request: the path unless another is set

@@ -24,10 +24,10 @@ from opentelemetry.trace import Link, SpanContext, SpanKind, Status, StatusCode,
 from opentelemetry.trace.span import TraceState
 
 from gateway import __version__
+from gateway.configfile.web import TlsSettings
 from gateway.core.tracing import parent_of
 from gateway.settings.proxies import proxy_for
 from gateway.settings.telemetry import TelemetrySettings
-from gateway.settings.web import TlsSettings
 from gateway.telemetry import names
 from gateway.telemetry.spans import Recording, Span
 

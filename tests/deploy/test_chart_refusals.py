@@ -11,8 +11,8 @@ import helm_python
 import pytest
 import yaml
 
-from gateway.config import json_schema
-from gateway.settings.web import KEY_IN_QUERY
+from gateway.configfile.web import KEY_IN_QUERY
+from gateway.settings.load import json_schema
 from tests.deploy.charts import CHART, Values, render, render_unchecked, values
 
 ALONE = "config.state.url is not set: pods that share no Redis would run a repeated call twice"

@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from gateway.config import json_schema
+from gateway.settings.load import json_schema
 
 FILE = Path(__file__).parents[2] / "helm/toolgate/values.schema.json"
 TEXT = ("description", "title", "default", "$schema")  # as annotations they only make the chart larger

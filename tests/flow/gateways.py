@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 
 from gateway.app import Gateway
-from gateway.config import read
 from gateway.core.surfaces import Surface
 from gateway.http.accesslog import AccessLog
+from gateway.settings.load import read
 from tests.flow.caller import Answer, Caller
 
 PUBLIC_URL = "http://toolgate.test"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config import read
+from gateway.settings.load import read
 from tests.flow import mcp_requests
 from tests.flow.caller import Caller, every_dialect
 from tests.flow.conftest import Start

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gateway.config import read
+from gateway.settings.load import read
 from tests.flow.conftest import Start
 from tests.flow.gateways import Running, config, running, until
 from tests.flow.toolserver import FORMS, ToolServer, hang_up, tool, tool_server

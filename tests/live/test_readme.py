@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway import config
 from gateway.cli.demo import introduction
+from gateway.settings import load as config
 from tests.live.docs.terminal import ANY_PORT, USUAL, Terminal, assert_made
 from tests.support.markdown import blocks, commands, links
 from tests.support.terminal import ROOT

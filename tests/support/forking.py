@@ -27,7 +27,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
-from gateway.config import read
+from gateway.settings.load import read
 
 CHECKOUT = Path(__file__).parents[2]
 IMPORTED = (

@@ -9,8 +9,8 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from gateway.config import json_schema, read
 from gateway.core.errors import ConfigError
+from gateway.settings.load import json_schema, read
 
 CANARY = "correct-horse-battery-staple-0123456789"
 ENV = {

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.config import read
 from gateway.core.errors import ConfigError
 from gateway.settings.cautions import warnings
+from gateway.settings.load import read
 
 ISSUER = "issuer: 'https://a.example', audience: [toolgate], algorithms: [RS256]"
 STATE = "auth: none\nstate: {tls: {ca: '${env:A}', cert: '${env:A}', key: '${env:A}'}, keys: ['${env:A}'], "

@@ -6,8 +6,8 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from gateway.config import read
 from gateway.core.errors import ConfigError
+from gateway.settings.load import read
 from tests.unit.configured import schema
 
 CANARY = "correct-horse-battery-staple-0123456789"

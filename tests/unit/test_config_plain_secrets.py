@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import load_with_warnings
+from gateway.settings.load import load_with_warnings
 
 IN_PLAIN_TEXT = "holds a secret in plain text; write ${env:NAME} or ${file:/path} in its place"
 ONE = "auth: none\nbackends:\n  one: {protocol: %s, url: 'https://one.example', %s}\n"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.config import load
 from gateway.settings import Config
+from gateway.settings.load import load
 
 FILE = Path(__file__).parents[2] / "config/production.yaml"
 

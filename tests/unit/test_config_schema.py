@@ -10,8 +10,8 @@ import jsonschema_rs
 import pytest
 import yaml
 
-from gateway.config import load, main, read
 from gateway.core.errors import ConfigError
+from gateway.settings.load import load, main, read
 from tests.deploy.values_schema import FILE, values_schema
 from tests.unit.configured import schema, validator
 
@@ -20,7 +20,7 @@ CONFIG = Path(__file__).parents[2] / "config"
 
 def test_the_schema_that_is_shipped_is_the_one_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     main([])
-    ours = "regenerate it: python -m gateway.config > config/gateway.schema.json"
+    ours = "regenerate it: python -m gateway.settings.load > config/gateway.schema.json"
     assert (CONFIG / "gateway.schema.json").read_text() == capsys.readouterr().out, ours
 
 

@@ -15,8 +15,8 @@ from gateway.auth.keys import HS256, KeySet, KeySetError, UnfitKeyError, algorit
 from gateway.cli.drafting.draft import quoted
 from gateway.cli.hash_key import hashed
 from gateway.cli.output import FAILED, PROGRAM, USAGE, CommandError, count
+from gateway.configfile.web import is_issuer_url
 from gateway.settings.access import SigningAlgorithm
-from gateway.settings.web import is_issuer_url
 
 KEY_BYTES = 32
 AUDIENCE = "toolgate"

@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 from urllib.parse import urlsplit
 
-from gateway import config
 from gateway.cli.output import FAILED, USAGE, CommandError
+from gateway.configfile.web import is_loopback
 from gateway.core.errors import ConfigError
 from gateway.settings import Config
-from gateway.settings.web import is_loopback
+from gateway.settings import load as config
 
 # The modules by protocol, each with a coroutine `draft`, in the order in which a server that speaks several is taken.
 DRAFTERS: Mapping[str, str] = {

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.cli.hash_key import LONGEST, SHORTEST, hashed, read_key
 from gateway.cli.output import USAGE, CommandError
-from gateway.config import read
+from gateway.settings.load import read
 from tests.support.terminal import DEADLINE_S, ROOT, TOOLGATE, entered, environment, toolgate
 
 KEY = "an-api-key-that-nobody-can-guess"

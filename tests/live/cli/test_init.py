@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import pytest
 
 from gateway.cli import configuration
-from gateway.config import load
+from gateway.settings.load import load
 from gateway.settings.openapi import OpenApiBackendSettings
 from tests.flow import gateways
 from tests.support.demonstration import Demo

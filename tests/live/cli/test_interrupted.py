@@ -40,7 +40,7 @@ def signalled(
     return finished([sys.executable, "-W", "error", "-c", PROGRAM, str(int(number)), module, *words], first=begin)
 
 
-@pytest.mark.parametrize("module", ["gateway.cli.program", "gateway.config"])
+@pytest.mark.parametrize("module", ["gateway.cli.program", "gateway.settings.load"])
 def test_control_c_ends_a_command_that_is_being_imported_without_a_word(module: str) -> None:
     done = signalled(signal.SIGINT, module, "check", "nowhere.yaml")
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
@@ -49,7 +49,7 @@ def test_control_c_ends_a_command_that_is_being_imported_without_a_word(module: 
 def test_a_command_started_with_ctrl_c_ignored_goes_on(tmp_path: Path) -> None:
     config = tmp_path / "gateway.yaml"
     config.write_text("auth: none\n")
-    done = signalled(signal.SIGINT, "gateway.config", "check", str(config), ignoring=signal.SIGINT)
+    done = signalled(signal.SIGINT, "gateway.settings.load", "check", str(config), ignoring=signal.SIGINT)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -63,5 +63,5 @@ def test_a_hangup_before_the_file_is_read_does_not_end_a_gateway(module: str, tm
 
 
 def test_a_hangup_ends_any_other_command() -> None:
-    done = signalled(signal.SIGHUP, "gateway.config", "check", "nowhere.yaml")
+    done = signalled(signal.SIGHUP, "gateway.settings.load", "check", "nowhere.yaml")
     assert done.returncode == -signal.SIGHUP

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from gateway.app import Gateway
-from gateway.config import read
+from gateway.settings.load import read
 from tests.live.server.harness import serving
 from tests.support.listening import SUBSCRIPTION, asking, listening, request
 from tests.support.processes import Settings, gateway, settings, until

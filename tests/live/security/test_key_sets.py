@@ -19,10 +19,10 @@ import pytest
 
 from gateway.assembly.authenticators import Issuers
 from gateway.auth import Authentication, IssuerStatus, JwtIssuer, Reason, RemoteKeys
-from gateway.config import read
 from gateway.core.errors import UnauthenticatedError, UndecidedError
 from gateway.core.ports import Caller
 from gateway.core.wire import Head
+from gateway.settings.load import read
 from tests.live.security.issuer import Issuer, issuer_process
 from tests.streams import http_reply
 from tests.support.authenticators import Clock, with_header

@@ -9,7 +9,7 @@ import pytest
 from cryptography import x509
 
 from gateway.assembly.expiry import expiries
-from gateway.config import read
+from gateway.settings.load import read
 from tests.support.authority import Authority
 
 

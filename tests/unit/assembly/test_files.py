@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.assembly.files import fingerprints, named_files
-from gateway.config import read
+from gateway.settings.load import read
 from tests.support.authority import Authority
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from gateway.assembly.generation import keep_or_make, with_fixed
-from gateway.config import read
+from gateway.configfile.web import FilePath
 from gateway.core.errors import ConfigError
-from gateway.settings.web import FilePath
+from gateway.settings.load import read
 
 CALLS_BACK = "backends: {builds: {protocol: callback, url: 'http://127.0.0.1:1'}}"
 

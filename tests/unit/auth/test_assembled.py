@@ -15,11 +15,11 @@ import pytest
 
 from gateway.assembly.authenticators import Issuers
 from gateway.auth import Authentication, NoAuthentication, Reason
-from gateway.config import read
 from gateway.core.errors import UndecidedError
 from gateway.core.ports import Caller
 from gateway.core.wire import Head
 from gateway.settings import AuthSettings
+from gateway.settings.load import read
 from tests.support.authenticators import SECRET, refused, with_header, without_header
 from tests.support.keys import jwk, private, public_pem
 from tests.support.processes import until

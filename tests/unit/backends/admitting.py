@@ -7,9 +7,9 @@ from typing import Any
 
 from gateway.admission import Admission, AdmissionLimits
 from gateway.backends.server import BackendContext, Server
-from gateway.config import read
 from gateway.net.client import Limits, Origin, Pool
 from gateway.offload import ChildTasks
+from gateway.settings.load import read
 
 PATIENCE_S = 0.3  # running out of time counts against a tool server that had as long
 

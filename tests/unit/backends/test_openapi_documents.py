@@ -15,8 +15,8 @@ import pytest
 
 from gateway.assembly import factories
 from gateway.backends.openapi import OpenApiBackend
-from gateway.config import read
 from gateway.core.jsontext import encode
+from gateway.settings.load import read
 from tests.streams import Request, http_reply
 from tests.unit.backends.facing import refusal
 from tests.unit.backends.openapi_facing import DOCUMENT, api, document_of, facing, names, text_of

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from gateway.backends.openapi_terms import terms_of
-from gateway.config import read
 from gateway.core.jsontext import encode
 from gateway.openapi.curation import Match, Terms, ToolTerms
 from gateway.openapi.tools import decode_terms
+from gateway.settings.load import read
 from gateway.settings.openapi import OpenApiBackendSettings
 
 FULL = """

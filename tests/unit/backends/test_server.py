@@ -8,11 +8,11 @@ import pytest
 
 from gateway.assembly import factories
 from gateway.backends.server import Server, client_context, shown
-from gateway.config import read
+from gateway.configfile.web import FilePath
 from gateway.net.client import Kind, Limits, Origin, Pool, TransportError
 from gateway.settings import TlsSettings
+from gateway.settings.load import read
 from gateway.settings.protocols import PROTOCOLS
-from gateway.settings.web import FilePath
 from tests.support.authority import Authority
 
 URL = "http://127.0.0.1:1/base/"

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gateway import config
 from gateway.console.configuration import MASK, ConfigurationPage
 from gateway.metrics import LabelValues, Metrics
+from gateway.settings import load as config
 from tests.support.terminal import ROOT
 
 SECRET = "a-very-long-secret-that-nobody-may-see"

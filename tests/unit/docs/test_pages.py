@@ -11,11 +11,11 @@ import jsonschema_rs
 import pytest
 import yaml
 
-from gateway import config
 from gateway.cli.demo import introduction
 from gateway.cli.output import USAGE
 from gateway.cli.program import COMMANDS
 from gateway.settings import Config, ServerSettings
+from gateway.settings import load as config
 from tests.support.markdown import DOCS, PAGES, ROOT, anchors, blocks, commands, links, prose
 from tests.unit.configured import schema
 from tests.unit.docs.test_tables import ATTRIBUTES

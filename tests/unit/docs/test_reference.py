@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.config import reference_text
+from gateway.settings.load import reference_text
 from tests.support.markdown import DOCS
 from tests.unit.configured import schema
 
@@ -10,7 +10,7 @@ PAGE = DOCS / "configuration.md"
 
 
 def test_the_page_is_the_one_the_code_declares() -> None:
-    ours = "make it anew: python -m gateway.config --markdown > docs/configuration.md"
+    ours = "make it anew: python -m gateway.settings.load --markdown > docs/configuration.md"
     assert PAGE.read_text("utf-8") == reference_text(), ours
 
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import yaml
 
-from gateway.config import read
 from gateway.core.jsontext import encode
 from gateway.dialects.listings import Group, Report, decode_report, decode_summary
 from gateway.openapi.tools import decoder, read_operations
+from gateway.settings.load import read
 from tests.unit.openapi.documents import root, terms
 
 TENANT = {"name": "X-Tenant", "in": "header", "required": True, "schema": {"type": "string"}}

@@ -17,7 +17,6 @@ import pytest
 
 from gateway.cli.output import FAILED, CommandError
 from gateway.cli.serve import run_until_stopped
-from gateway.config import load
 from gateway.console.view import Answering
 from gateway.net.server import ServerError, Stop
 from gateway.processes.control import messages, packed, receive
@@ -25,6 +24,7 @@ from gateway.processes.slot import WorkerSlot
 from gateway.processes.sockets import bind
 from gateway.processes.supervisor import Supervisor
 from gateway.settings import Config
+from gateway.settings.load import load
 from tests.support import stand_in_worker
 from tests.support.authority import Authority
 from tests.support.processes import settings, until

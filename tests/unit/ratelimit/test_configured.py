@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from gateway.assembly import factories
-from gateway.config import read
 from gateway.core.ports import Target
 from gateway.ratelimit import RateLimited
 from gateway.settings.cautions import warnings
+from gateway.settings.load import read
 
 pytestmark = pytest.mark.anyio
 

@@ -9,15 +9,15 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import SecretStr, ValidationError
 
+from gateway.configfile.cursor import ParseContext
+from gateway.configfile.sections import ByName, ByWord, Section, setting
+from gateway.configfile.substitution import Substitution
+from gateway.configfile.values import Choice, Duration
+from gateway.configfile.yamlnode import parse
 from gateway.settings import BearerAuthSettings, ServerSettings
 from gateway.settings.backends import BackendSettings, SigningSettings, SingleBackendSettings
-from gateway.settings.cursor import ParseContext
 from gateway.settings.limits import NAME
 from gateway.settings.protocols import PROTOCOLS
-from gateway.settings.sections import ByName, ByWord, Section, setting
-from gateway.settings.substitution import Substitution
-from gateway.settings.values import Choice, Duration
-from gateway.settings.yamlnode import parse
 from tests.unit.configured import CANARY
 
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from gateway.settings.yamlnode import MAX_CHARACTERS, YamlError, parse
+from gateway.configfile.yamlnode import MAX_CHARACTERS, YamlError, parse
 
 
 def test_aliases_that_multiply_are_stopped_before_they_do() -> None:

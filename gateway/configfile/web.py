@@ -11,10 +11,10 @@ from typing import Annotated
 
 from pydantic import SecretStr
 
-from gateway.settings.cursor import Cursor
-from gateway.settings.sections import Section, setting
-from gateway.settings.substitution import UnfitError, Written, refers
-from gateway.settings.values import Flag, Secret, Text
+from gateway.configfile.cursor import Cursor
+from gateway.configfile.sections import Section, setting
+from gateway.configfile.substitution import UnfitError, Written, refers
+from gateway.configfile.values import Flag, Secret, Text
 
 # RFC 3986, without user information (credentials have keys of their own) and in lower-case schemes only.
 ORIGIN = r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?"

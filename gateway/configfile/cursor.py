@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass
 from typing import TypeVar
 
-from gateway.settings import yamlnode
-from gateway.settings.substitution import Substitution, UnfitError, Written
-from gateway.settings.yamlnode import Mapping, Mark, Node
+from gateway.configfile import yamlnode
+from gateway.configfile.substitution import Substitution, UnfitError, Written
+from gateway.configfile.yamlnode import Mapping, Mark, Node
 
 T = TypeVar("T", str, list[Node], Mapping)
 

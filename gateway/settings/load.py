@@ -1,7 +1,7 @@
 """A configuration file -> one frozen `Config`, or every problem in it at once.
 
-`python -m gateway.config` prints the JSON Schema of the file, which editors use and `config/` keeps a copy of; with
-`--markdown` the reference for people, of which `docs/` keeps a copy.
+`python -m gateway.settings.load` prints the JSON Schema of the file, which editors use and `config/` keeps a copy of;
+with `--markdown` the reference for people, of which `docs/` keeps a copy.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from gateway.configfile import yamlnode
+from gateway.configfile.cursor import ParseContext, TooManyProblemsError
+from gateway.configfile.substitution import Substitution
+from gateway.configfile.yamlnode import Node
 from gateway.core.errors import ConfigError
-from gateway.settings import Config, reference, yamlnode
-from gateway.settings.cursor import ParseContext, TooManyProblemsError
-from gateway.settings.substitution import Substitution
-from gateway.settings.yamlnode import Node
+from gateway.settings import Config, reference
 
 MAX_BYTES = 4 * 1024 * 1024  # as many as the YAML reader takes characters
 

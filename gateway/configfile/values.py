@@ -14,9 +14,9 @@ from typing import Annotated, Any, ClassVar, TypeVar, get_args
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, SecretStr
 from pydantic_core import CoreSchema, core_schema
 
+from gateway.configfile.cursor import NULLS, Cursor
+from gateway.configfile.substitution import UnfitError, Written, refers
 from gateway.core.did_you_mean import suggestion
-from gateway.settings.cursor import NULLS, Cursor
-from gateway.settings.substitution import UnfitError, Written, refers
 
 Schema = dict[str, Any]
 T = TypeVar("T")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from gateway.settings.cursor import Cursor, RefusedError
-from gateway.settings.substitution import UnfitError, Written
-from gateway.settings.values import NOT_TEXT, NUMBER, Schema, Value
-from gateway.settings.yamlnode import Mapping
+from gateway.configfile.cursor import Cursor, RefusedError
+from gateway.configfile.substitution import UnfitError, Written
+from gateway.configfile.values import NOT_TEXT, NUMBER, Schema, Value
+from gateway.configfile.yamlnode import Mapping
 
 INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 FRACTION = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")

@@ -21,9 +21,9 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
+from gateway.configfile.cursor import Cursor, RefusedError
+from gateway.configfile.values import SUBSTITUTED, Schema, Text, WordOf
 from gateway.core.did_you_mean import suggestion
-from gateway.settings.cursor import Cursor, RefusedError
-from gateway.settings.values import SUBSTITUTED, Schema, Text, WordOf
 
 Check = Callable[[Sequence[Any]], Iterable[tuple[int, str]]]
 Validate = Callable[[Any], Any]
