@@ -24,7 +24,6 @@ from gateway.assembly.expiry import expiries
 from gateway.assembly.generation import Current, Generation, keep_or_make, with_fixed
 from gateway.auth import IssuerStatus
 from gateway.backends.callback_receiver import absent_receivers
-from gateway.backends.lists import LIST_MEMORY_BYTES
 from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.registry import Calls
 from gateway.catalogue.catalogue import Catalogue
@@ -56,6 +55,7 @@ from gateway.pipeline.request import Request
 from gateway.pipeline.responses import ResponseBuilder
 from gateway.settings import Config, StateSettings
 from gateway.telemetry import wiring
+from gateway.upstream.list_reader import LIST_MEMORY_BYTES
 
 
 class Gateway:

@@ -19,11 +19,11 @@ from gateway.auth import (
 from gateway.auth.authentication import MAX_TOKEN
 from gateway.auth.keys import read_pem
 from gateway.auth.tokens import AUTHORIZATION, Path, account_of_issuer, without_login
-from gateway.backends.credentials import fixed_headers
-from gateway.backends.server import client_context
 from gateway.core.ports import ANONYMOUS, Authenticator
 from gateway.settings import AuthSettings, JwtSettings, LoginSettings
 from gateway.settings.proxies import proxy_for
+from gateway.upstream.credentials import fixed_headers
+from gateway.upstream.replica_url import client_context
 
 Origin = tuple[object, ...]
 

@@ -8,7 +8,6 @@ from functools import partial
 
 from gateway.assembly import factories
 from gateway.assembly.generation import Made, OpenBackend, keep_or_make
-from gateway.backends.server import BackendContext, open_admission
 from gateway.calls.registry import Calls
 from gateway.metrics import Metrics
 from gateway.net.body_memory import BodyMemory
@@ -16,6 +15,7 @@ from gateway.offload import ChildTasks, Offload
 from gateway.settings import BackendSettings, CallbackBackendSettings, Config
 from gateway.state.port import State
 from gateway.telemetry.wiring import Telemetry
+from gateway.upstream.replica_url import BackendContext, open_admission
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

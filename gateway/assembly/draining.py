@@ -9,14 +9,14 @@ from collections.abc import Callable, Collection, Coroutine
 from functools import partial
 from typing import Any
 
-from gateway.admission import Admission
 from gateway.assembly.factories import is_shared
 from gateway.assembly.generation import Generation
 from gateway.auth.service import HttpAuthorizer
-from gateway.backends.server import Server
 from gateway.calls.registry import Calls
 from gateway.core.ports import Backend, Receiver
 from gateway.state.port import State
+from gateway.upstream.admission import Admission
+from gateway.upstream.replica_url import Server
 
 log = logging.getLogger("gateway.reload")
 

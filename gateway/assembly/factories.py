@@ -9,13 +9,11 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gateway.admission import Admission
 from gateway.backends.callback import CallbackBackend
 from gateway.backends.http import HttpBackend
 from gateway.backends.mcp import McpBackend
 from gateway.backends.openapi import OpenApiBackend
 from gateway.backends.rcrt import RcrtBackend
-from gateway.backends.server import BackendContext, Server
 from gateway.catalogue.evaluation import Source
 from gateway.catalogue.published import InputCheck, OutputCheck, Route
 from gateway.core.encoders import Encoder
@@ -42,10 +40,12 @@ from gateway.settings import (
     StateSettings,
     TlsSettings,
 )
-from gateway.settings.backends import McpBackendSettings, OtcBackendSettings, OxpBackendSettings
 from gateway.settings.openapi import OpenApiBackendSettings
 from gateway.state.memory import MemoryState
 from gateway.state.port import State, StateLimits
+from gateway.upstream.admission import Admission
+from gateway.upstream.replica_url import BackendContext, Server
+from gateway.upstream.settings import McpBackendSettings, OtcBackendSettings, OxpBackendSettings
 from gateway.usage import Ledger, UsageRecorder
 
 if TYPE_CHECKING:

@@ -10,10 +10,8 @@ from typing import Generic, TypeVar
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from gateway.admission import Admission
 from gateway.assembly.files import Fingerprints, fingerprints, named_files
 from gateway.auth.service import HttpAuthorizer
-from gateway.backends.server import Server
 from gateway.catalogue.catalogue import Catalogue
 from gateway.catalogue.published import PublishedTool
 from gateway.catalogue.routing import Router
@@ -24,6 +22,8 @@ from gateway.metrics import GaugeSample
 from gateway.pipeline.pipeline import Pipeline
 from gateway.ratelimit import RateLimits
 from gateway.settings import Config
+from gateway.upstream.admission import Admission
+from gateway.upstream.replica_url import Server
 
 T = TypeVar("T")
 

@@ -7,12 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass
 
 from gateway import __version__
-from gateway.admission import Admission
 from gateway.assembly.authenticators import Issuers, accounts
 from gateway.assembly.factories import DIALECTS, is_shared
 from gateway.assembly.generation import Current, Generation
 from gateway.auth import Reason
-from gateway.backends.server import Server
 from gateway.core.model import JsonObject
 from gateway.core.surfaces import Surface
 from gateway.metrics import GaugeSample, LabelValues, Metrics, families
@@ -21,6 +19,8 @@ from gateway.offload import ChildTasks, Offload
 from gateway.settings import Config
 from gateway.settings.limits import ALWAYS_THERE, BUILT_IN
 from gateway.state.port import State
+from gateway.upstream.admission import Admission
+from gateway.upstream.replica_url import Server
 
 BREAKERS = {"closed": 0.0, "half_open": 1.0, "open": 2.0}
 

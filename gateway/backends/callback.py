@@ -14,19 +14,20 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from gateway.admission import Lease
 from gateway.backends.callback_notices import Notices
 from gateway.backends.callback_receiver import CallbackReceiver
 from gateway.backends.callback_targets import CallbackTargets, Target
-from gateway.backends.exchange import BROKEN, HttpExchange, check_sent, note_broken_off, note_status
-from gateway.backends.lists import ListReader
-from gateway.backends.server import USER_AGENT, BackendContext, Server, open_pool
 from gateway.core.errors import UNAVAILABLE, ErrorCode, unavailable
 from gateway.core.model import SINGLE_CALL_GROUP, Invocation, Listing, Rejected, ToolFailure, ToolResult
 from gateway.core.ports import DispatchGate
-from gateway.dialects import callback, callback_toolset, replies
+from gateway.dialects import callback, callback_toolset
 from gateway.net.client import Kind, Origin, Reply, TransportError
+from gateway.protocols.common import replies
 from gateway.settings import CallbackBackendSettings
+from gateway.upstream.admission import Lease
+from gateway.upstream.exchange import BROKEN, HttpExchange, check_sent, note_broken_off, note_status
+from gateway.upstream.list_reader import ListReader
+from gateway.upstream.replica_url import USER_AGENT, BackendContext, Server, open_pool
 
 log = logging.getLogger("gateway.backends")
 

@@ -12,13 +12,13 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from gateway.backends.callback_targets import CallbackTargets
-from gateway.backends.credentials import Credentials
-from gateway.backends.server import USER_AGENT, Server
 from gateway.core.model import SINGLE_CALL_GROUP
 from gateway.core.wire import WireRequest
 from gateway.dialects import callback
-from gateway.dialects.fields import JSON_TYPE
 from gateway.net.client import Pool, TransportError
+from gateway.protocols.common.fields import JSON_TYPE
+from gateway.upstream.credentials import Credentials
+from gateway.upstream.replica_url import USER_AGENT, Server
 
 log = logging.getLogger("gateway.backends")
 

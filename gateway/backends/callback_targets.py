@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 
-from gateway.admission import Replica
-from gateway.backends.server import Server, path_and_query
 from gateway.net.client import Origin, Pool
+from gateway.upstream.admission import Replica
+from gateway.upstream.replica_url import Server, path_and_query
 
 REMEMBERED = 10_000  # runs that have not ended, some 200 bytes each
 

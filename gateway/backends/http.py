@@ -6,18 +6,18 @@ from collections.abc import Coroutine
 from math import inf
 from typing import Any, Literal
 
-from gateway.backends.exchange import HttpExchange
-from gateway.backends.lists import ListReader
 from gateway.backends.oxp_forms import OxpForms
-from gateway.backends.server import BackendContext
 from gateway.core.errors import unavailable
 from gateway.core.jsontext import encode
 from gateway.core.model import Invocation, Listing, ToolResult
 from gateway.core.ports import Backend, DispatchGate, ServerDialect
 from gateway.dialects import recognise, rest
-from gateway.dialects.listings import NO_REPORT, Group, Report, read_list
 from gateway.net.client import Reply
+from gateway.protocols.common.listing import NO_REPORT, Group, Report, read_list
 from gateway.settings import HttpBackendSettings
+from gateway.upstream.exchange import HttpExchange
+from gateway.upstream.list_reader import ListReader
+from gateway.upstream.replica_url import BackendContext
 
 # How a tool server of unknown dialect is asked for its tools, by its protocol.
 LIST_DIALECTS: dict[str, ServerDialect] = {"otc": recognise.OTC, "oxp": recognise.OXP}

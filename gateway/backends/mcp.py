@@ -11,10 +11,6 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from gateway.admission import Lease
-from gateway.backends.challenges import is_https_or_loopback
-from gateway.backends.exchange import MAX_LIST_BYTES, HttpExchange
-from gateway.backends.lists import SHORT_BYTES, ListReader, is_short, run_apart
 from gateway.backends.mcp_changes import McpChanges
 from gateway.backends.mcp_channel import McpChannel, McpReply, Peer
 from gateway.backends.mcp_inputs import McpInputs
@@ -22,20 +18,25 @@ from gateway.backends.mcp_messages import is_about_access
 from gateway.backends.mcp_pages import all_pages
 from gateway.backends.mcp_sessions import McpSessions, SessionRecord
 from gateway.backends.mcp_tasks import McpTasks, TaskTerms
-from gateway.backends.server import BackendContext, Server
 from gateway.core import jsontext
 from gateway.core.errors import ErrorCode, GatewayError, unavailable
 from gateway.core.model import CallContext, Invocation, Json, JsonObject, Listing, ToolResult
 from gateway.core.ports import DispatchGate, LargeReply
 from gateway.core.wire import Answer, WireRequest
-from gateway.dialects import mcp_responses, mcp_results, mcp_server, mcp_server_tasks, replies
+from gateway.dialects import mcp_responses, mcp_results, mcp_server, mcp_server_tasks
 from gateway.dialects.mcp_listings import read_tools
 from gateway.dialects.mcp_pages import is_page, read_page
 from gateway.dialects.mcp_responses import Denial
 from gateway.dialects.mcp_results import RpcFailure
 from gateway.dialects.mcp_server import HeaderArguments
 from gateway.net.client import Kind, Reply, TransportError
-from gateway.settings.backends import McpBackendSettings
+from gateway.protocols.common import replies
+from gateway.upstream.admission import Lease
+from gateway.upstream.consent_links import is_https_or_loopback
+from gateway.upstream.exchange import MAX_LIST_BYTES, HttpExchange
+from gateway.upstream.list_reader import SHORT_BYTES, ListReader, is_short, run_apart
+from gateway.upstream.replica_url import BackendContext, Server
+from gateway.upstream.settings import McpBackendSettings
 
 CALL = WireRequest(method=b"POST", path="")  # stands for one that `_send` makes
 EMPTY_CONTEXT = CallContext()

@@ -11,16 +11,16 @@ from typing import Any
 
 from msgspec import Struct
 
-from gateway.backends.credentials import Credentials
 from gateway.backends.mcp_messages import Envelope, is_answer, may_be_answer, message_of_event, read_url_to_open
-from gateway.backends.oauth import ClientCredentials
-from gateway.backends.server import USER_AGENT, Server
 from gateway.core.model import JsonObject, Progress
 from gateway.core.wire import Headers, WireRequest
 from gateway.dialects import mcp_responses, mcp_server
 from gateway.dialects.mcp_server import NegotiatedSession
 from gateway.dialects.mcp_wire import NO_METHOD
 from gateway.net.client import EventBudget, EventReader, Head, Kind, Reply, StreamedReply, TransportError
+from gateway.upstream.credentials import Credentials
+from gateway.upstream.oauth import ClientCredentials
+from gateway.upstream.replica_url import USER_AGENT, Server
 
 SIDE_S = 5.0  # for requests without a waiting caller: answers to the server, cancellations, ends of sessions
 MAX_SIDE = 64  # of these at once; a server that asks for more waits for its answers in vain

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from gateway.backends.exchange import MAX_LIST_BYTES
 from gateway.core.errors import unavailable
 from gateway.core.jsontext import encode
 from gateway.core.model import JsonObject
 from gateway.dialects.mcp_pages import decode_page
 from gateway.net.client import Reply
+from gateway.upstream.exchange import MAX_LIST_BYTES
 
 MAX_PAGES = 1000
 

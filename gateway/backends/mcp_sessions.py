@@ -21,11 +21,10 @@ from msgspec.structs import replace
 
 from gateway.backends.mcp_channel import MAX_SIDE_BYTES, McpChannel, Peer
 from gateway.backends.mcp_messages import is_about_access
-from gateway.backends.server import Server
 from gateway.core import jsontext
 from gateway.core.model import Json, JsonObject
 from gateway.core.wire import WireRequest
-from gateway.dialects import mcp_responses, mcp_results, mcp_server, replies
+from gateway.dialects import mcp_responses, mcp_results, mcp_server
 from gateway.dialects.mcp_responses import MODERN_ERRORS
 from gateway.dialects.mcp_results import RpcFailure
 from gateway.dialects.mcp_server import BEFORE_HANDSHAKE, NegotiatedSession
@@ -37,6 +36,8 @@ from gateway.dialects.mcp_wire import (
     UNSUPPORTED_VERSION,
 )
 from gateway.net.client import Kind, Reply, TransportError
+from gateway.protocols.common import replies
+from gateway.upstream.replica_url import Server
 
 HANDSHAKE_S = 15.0  # for both handshakes together
 INITIALIZED_S = 3.0  # for what a server has to say to the notification that ends a handshake

@@ -10,14 +10,10 @@ from math import inf
 from time import monotonic
 from typing import Any, Literal
 
-from gateway.admission import Lease
-from gateway.backends.exchange import HttpExchange
-from gateway.backends.lists import ListReader
 from gateway.backends.openapi_calls import Deletion, OpenApiCalls, SecondReply
 from gateway.backends.openapi_credentials import OpenApiCredentials, OwnCredentials, document_headers, with_query
 from gateway.backends.openapi_documents import MAX_HOPS, DocumentFile, Documents, DocumentUrl, Fetched, redirected
 from gateway.backends.openapi_terms import terms_of
-from gateway.backends.server import USER_AGENT, BackendContext, Server, open_ssl_context, static_headers
 from gateway.core.errors import unavailable
 from gateway.core.jsontext import encode
 from gateway.core.model import Invocation, Listing, ToolResult
@@ -29,6 +25,10 @@ from gateway.openapi.serialise import encoded_path
 from gateway.openapi.tools import decoder, read_operations
 from gateway.settings.openapi import OpenApiBackendSettings
 from gateway.settings.proxies import proxy_for
+from gateway.upstream.admission import Lease
+from gateway.upstream.exchange import HttpExchange
+from gateway.upstream.list_reader import ListReader
+from gateway.upstream.replica_url import USER_AGENT, BackendContext, Server, open_ssl_context, static_headers
 
 LOOK = WireRequest(method=b"HEAD", path="")  # shows whether the API answers at all, and runs no operation
 CONNECT_S = 10.0  # to the server of a document, which is fetched in the background

@@ -16,9 +16,6 @@ from urllib.parse import quote, unquote_plus
 
 from msgspec.structs import replace
 
-from gateway.backends.credentials import Credentials, Minted
-from gateway.backends.oauth import ClientCredentials
-from gateway.backends.server import USER_AGENT
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import CallContext, Invocation
 from gateway.core.wire import Headers, WireRequest
@@ -33,6 +30,9 @@ from gateway.settings.openapi_auth import (
     PlacedKeyAuthSettings,
     SchemesAuthSettings,
 )
+from gateway.upstream.credentials import Credentials, Minted
+from gateway.upstream.oauth import ClientCredentials
+from gateway.upstream.replica_url import USER_AGENT
 
 COOKIE = b"cookie"
 AUTHORIZATION = b"authorization"

@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import NamedTuple, Protocol
 from urllib.parse import urljoin, urlsplit
 
-from gateway.backends.server import USER_AGENT, path_and_query
 from gateway.core.errors import unavailable
 from gateway.core.wire import Headers
 from gateway.net.client import Origin, Pool, Reply, TransportError
 from gateway.openapi.document import MAX_BYTES
 from gateway.openapi.references import MAX_FILES, SUFFIXES
 from gateway.openapi.serialise import UnsendableError, check_segment
+from gateway.upstream.replica_url import USER_AGENT, path_and_query
 
 FETCH_S = 30.0  # for one request, with connecting
 

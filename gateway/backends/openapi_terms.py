@@ -7,7 +7,6 @@ from typing import Literal
 
 from msgspec import convert
 
-from gateway.backends.lists import bounds_of
 from gateway.openapi.curation import Match, Terms, ToolTerms
 from gateway.settings.credentials import HeaderAuthSettings
 from gateway.settings.openapi import OpenApiBackendSettings
@@ -17,6 +16,7 @@ from gateway.settings.openapi_auth import (
     SchemesAuthSettings,
     header_of,
 )
+from gateway.upstream.list_reader import bounds_of
 
 Kind = Literal["", "bearer", "basic", "api_key", "header", "schemes"]
 

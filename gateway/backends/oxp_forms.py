@@ -17,7 +17,8 @@ from gateway.core.errors import GatewayError
 from gateway.core.model import Invocation, Json, JsonObject, ToolResult
 from gateway.core.ports import CallCodec, DispatchGate, ServerDialect
 from gateway.core.wire import Answer
-from gateway.dialects import recognise, replies, rest
+from gateway.dialects import recognise, rest
+from gateway.protocols.common import replies
 
 log = logging.getLogger("gateway.backends")
 

@@ -14,14 +14,11 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Literal
 
-from gateway.admission import Lease
-from gateway.backends.exchange import check_sent, note_broken_off
 from gateway.backends.rcrt_answers import FAILURES, AnswerError
 from gateway.backends.rcrt_client import RcrtClient, Timings
 from gateway.backends.rcrt_discovery import Discovery
 from gateway.backends.rcrt_pending import PendingCall, PendingCalls
 from gateway.backends.rcrt_stream import EventStream
-from gateway.backends.server import BackendContext, Server
 from gateway.core import jsontext
 from gateway.core.errors import ErrorCode, GatewayError, unavailable
 from gateway.core.model import Invocation, Listing, ToolFailure, ToolResult
@@ -30,6 +27,9 @@ from gateway.core.wire import Headers
 from gateway.dialects import rcrt
 from gateway.net.client import TransportError
 from gateway.settings import RcrtBackendSettings
+from gateway.upstream.admission import Lease
+from gateway.upstream.exchange import check_sent, note_broken_off
+from gateway.upstream.replica_url import BackendContext, Server
 
 log = logging.getLogger("gateway.backends")
 

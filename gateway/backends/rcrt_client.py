@@ -7,15 +7,15 @@ from urllib.parse import urlencode
 
 from gateway.backends.rcrt_answers import AnswerError, BrokenAnswerError, check_type, decode, reason
 from gateway.backends.rcrt_tokens import Tokens
-from gateway.backends.server import USER_AGENT, Server
 from gateway.core import jsontext
 from gateway.core.model import Json, JsonObject
 from gateway.core.wire import Headers
-from gateway.dialects.fields import JSON_TYPE
 from gateway.dialects.rcrt import MAX_DEPTH, OWN_TAG, REQUEST_SCHEMAS, Crumb, decode_crumb
 from gateway.net.client import Reply
 from gateway.offload import ChildTasks, OffloadError
+from gateway.protocols.common.fields import JSON_TYPE
 from gateway.settings import RcrtBackendSettings
+from gateway.upstream.replica_url import USER_AGENT, Server
 
 OUTPUTS = (b"output", b"result")  # members of a breadcrumb's context that hold what a tool returned
 

@@ -9,7 +9,6 @@ from time import monotonic
 
 from msgspec import Struct
 
-from gateway.backends.lists import ListReader
 from gateway.backends.rcrt_answers import FAILURES, WideAnswerError, check_type
 from gateway.backends.rcrt_client import RcrtClient
 from gateway.core.errors import GatewayError, unavailable
@@ -17,9 +16,10 @@ from gateway.core.jsontext import encode
 from gateway.core.model import JsonObject, Listing, Rejected, ToolDefinition
 from gateway.core.tool_names import DefinitionError
 from gateway.dialects import rcrt, rcrt_tools
-from gateway.dialects.listings import MAX_VALUES, most_values
 from gateway.offload import Offload
+from gateway.protocols.common.listing import MAX_VALUES, most_values
 from gateway.settings import RcrtBackendSettings
+from gateway.upstream.list_reader import ListReader
 
 log = logging.getLogger("gateway.backends")
 

@@ -7,16 +7,16 @@ import time
 from collections.abc import Callable
 from math import inf
 
-from gateway.backends.credentials import credentials_of
 from gateway.backends.rcrt_answers import AnswerError, BrokenAnswerError, decode, reason
-from gateway.backends.server import USER_AGENT, Server
 from gateway.core import jsontext
 from gateway.core.errors import RETRY_AFTER_S, GatewayError, unavailable
 from gateway.core.wire import Headers
-from gateway.dialects.fields import JSON_TYPE
-from gateway.dialects.replies import retry_after_s
 from gateway.net.client import Reply, TransportError
+from gateway.protocols.common.fields import JSON_TYPE
+from gateway.protocols.common.replies import retry_after_s
 from gateway.settings import RcrtBackendSettings
+from gateway.upstream.credentials import credentials_of
+from gateway.upstream.replica_url import USER_AGENT, Server
 
 ROLES = ["emitter", "subscriber"]  # to create and to listen; reading takes none
 TOKEN_LIFE_S = 3600.0  # what we ask for, the server's own default

@@ -21,9 +21,9 @@ from gateway.catalogue.schema_checks import NO_TIME, TimeSlices, is_plain, verdi
 from gateway.core.model import Listing, Rejected, ToolDefinition
 from gateway.core.ports import Backend
 from gateway.core.tool_names import MAX_NAME_LENGTH, DefinitionError, published_name, tool_and_version
-from gateway.dialects import listings
 from gateway.offload import Offload
 from gateway.offload.tasks import Verdict
+from gateway.protocols.common import listing as listings
 from gateway.schemas import CompiledSchema
 
 _encode = msgspec.json.Encoder(order="deterministic").encode  # a new order of keys is not a new tool

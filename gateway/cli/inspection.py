@@ -11,11 +11,9 @@ from time import monotonic
 
 from msgspec import Struct
 
-from gateway.admission import Admission, Replica
 from gateway.app import Gateway
 from gateway.assembly import factories
 from gateway.auth.service import HttpAuthorizer, Unknown
-from gateway.backends.server import Server
 from gateway.catalogue.catalogue import READY_LIMIT_S, BackendStatus, Catalogue
 from gateway.catalogue.published import OutputCheck, PublishedTool, Route
 from gateway.core.jsontext import decode, encode
@@ -23,6 +21,8 @@ from gateway.core.model import JsonObject, Listing, ToolDefinition
 from gateway.core.ports import Backend, Reporting
 from gateway.schemas import CompiledSchema, SchemaError
 from gateway.settings import Config
+from gateway.upstream.admission import Admission, Replica
+from gateway.upstream.replica_url import Server
 
 BYTES_OF_A_TOKEN = 4  # of English and JSON, about, for models of today
 

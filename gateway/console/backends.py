@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from gateway.admission import Replica
 from gateway.assembly.generation import Generation
-from gateway.backends.server import Server
 from gateway.console.view import RefusedQuestionError, text_of
 from gateway.core.model import JsonObject
 from gateway.state.port import State
+from gateway.upstream.admission import Replica
+from gateway.upstream.replica_url import Server
 
 MAX_LEFT_OUT = 200  # tools that are named with their reasons, for each backend
 WORST = ("closed", "half_open", "open")

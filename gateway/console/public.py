@@ -11,13 +11,13 @@ from starlette.types import ASGIApp, Scope
 
 from gateway.assembly.authenticators import Issuers
 from gateway.auth.remote import system_authorities
-from gateway.backends.server import client_context
 from gateway.console.headers import HEADERS
 from gateway.core.sealing import Sealer
 from gateway.http.routes import CONSOLE, request_of
 from gateway.ratelimit import RateLimited, RateLimits
 from gateway.settings import Config
 from gateway.settings.proxies import proxy_for
+from gateway.upstream.replica_url import client_context
 
 if TYPE_CHECKING:
     from gateway.console.login import Login

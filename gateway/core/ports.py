@@ -202,7 +202,7 @@ class Reporting(Protocol):
 
     @property
     def report(self) -> bytes:
-        """JSON text of a `gateway.dialects.listings.Report`."""
+        """JSON text of a `gateway.protocols.common.listing.Report`."""
         ...
 
 

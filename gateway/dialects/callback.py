@@ -17,7 +17,7 @@ from msgspec import Meta, Struct
 from gateway.core import jsontext
 from gateway.core.model import Decode, Invocation, Json, JsonObject, ToolFailure, ToolResult
 from gateway.core.wire import Headers, WireRequest
-from gateway.dialects.fields import JSON_TYPE, NO_REASON, post
+from gateway.protocols.common.fields import JSON_TYPE, NO_REASON, post
 
 INVOCATION_HEADERS: Headers = (JSON_TYPE,)  # the acknowledgement has no body to ask a type of
 MAX_DEPTH = jsontext.MAX_DEPTH + 8  # a value may come wrapped in content items

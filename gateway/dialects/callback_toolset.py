@@ -14,10 +14,10 @@ from gateway.core.jsontext import JsonError, decode, encode
 from gateway.core.model import Json, JsonObject, Rejected, ToolDefinition
 from gateway.core.tool_names import DefinitionError
 from gateway.core.wire import WireRequest
-from gateway.dialects.definitions import UnreadableTool
-from gateway.dialects.fields import get
-from gateway.dialects.listings import MAX_VALUES, Gathered, Summary, decode_bounds, most_as_sent, most_values
-from gateway.dialects.lists import TooLongTool, begin_of, read_array
+from gateway.protocols.common.definitions import UnreadableTool
+from gateway.protocols.common.entries import TooLongTool, begin_of, read_array
+from gateway.protocols.common.fields import get
+from gateway.protocols.common.listing import MAX_VALUES, Gathered, Summary, decode_bounds, most_as_sent, most_values
 
 MAX_HEAD_BYTES = 64 * 1024  # of what a toolset says besides its tools
 

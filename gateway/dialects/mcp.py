@@ -26,7 +26,7 @@ from gateway.core.surfaces import (
     RefusedOpening,
 )
 from gateway.core.wire import Head, Headers, WireReply
-from gateway.dialects import fields, mcp_tasks
+from gateway.dialects import mcp_tasks
 from gateway.dialects.mcp_answers import SERVER, McpEncoder, RpcError
 from gateway.dialects.mcp_auth import Protection, can_get_scopes
 from gateway.dialects.mcp_calls import CallReader, no_stream
@@ -56,6 +56,7 @@ from gateway.dialects.mcp_wire import (
     TASKS,
     VERSION,
 )
+from gateway.protocols.common import fields
 
 NAME_OF_DIALECT = "mcp"
 JSON_TYPE = b"application/json"

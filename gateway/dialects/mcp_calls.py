@@ -22,7 +22,7 @@ from gateway.core.surfaces import (
     ResumeRequest,
 )
 from gateway.core.wire import Head
-from gateway.dialects import fields, mcp_tasks
+from gateway.dialects import mcp_tasks
 from gateway.dialects.mcp_answers import McpEncoder, McpStream, RpcError
 from gateway.dialects.mcp_auth import Protection
 from gateway.dialects.mcp_consent import UrlPrompt, opens_urls, unanswered
@@ -40,6 +40,7 @@ from gateway.dialects.mcp_wire import (
     RESUMABLE,
     WAIT_MEMBER,
 )
+from gateway.protocols.common import fields
 
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"  # unprefixed by exception (2026-07-28, `_meta`)
 IDEMPOTENCY_KEY = b"idempotency-key"

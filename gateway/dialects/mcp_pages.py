@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw, Struct, field
 
 from gateway.core.jsontext import encode
-from gateway.dialects.lists import begin_of, mended
+from gateway.protocols.common.entries import begin_of, mended
 
 MAX_TTL_MS = 1e15
 NO_LIST = "its answer holds no list of tools"

@@ -22,7 +22,7 @@ from gateway.dialects.mcp_wire import (
     UNSUPPORTED_VERSION,
     is_number,
 )
-from gateway.dialects.replies import MAX_DEPTH, BrokenReplyError, without_mark
+from gateway.protocols.common.replies import MAX_DEPTH, BrokenReplyError, without_mark
 
 # What servers say that do not know a session, or have none yet. Of those seen, all before any tool is run: Python and
 # FastMCP -32600 "Session not found", TypeScript -32001 "Session not found", -32000 "Server not initialized",

@@ -24,7 +24,7 @@ from gateway.dialects.mcp_wire import (
     SERVER_MEMBER,
     UNSUPPORTED_VERSION,
 )
-from gateway.dialects.replies import BrokenReplyError
+from gateway.protocols.common.replies import BrokenReplyError
 
 MAX_MESSAGE_BYTES = 4096
 MAX_SENTENCE = 512  # characters in which a server says that it has no such tool; each "tool" in them costs 300 steps

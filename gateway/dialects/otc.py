@@ -5,7 +5,8 @@ from __future__ import annotations
 from gateway.core.jsontext import encode
 from gateway.core.model import Json, JsonObject, ToolCall, ToolDefinition, ToolRef, ToolResult
 from gateway.core.wire import WireReply
-from gateway.dialects import definitions, fields, rest
+from gateway.dialects import rest
+from gateway.protocols.common import definitions, fields
 
 
 class Otc(rest.RestDialect):

@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from gateway.core import jsontext
 from gateway.core.errors import ErrorCode, FailureCode, GatewayError
 from gateway.core.model import SINGLE_CALL_GROUP, Invocation, Json, JsonObject, ToolFailure, ToolResult
-from gateway.dialects.fields import NO_REASON, duration
+from gateway.protocols.common.fields import NO_REASON, duration
 
 RequestSchema = Literal["tool_request", "agent_response"]
 

@@ -13,11 +13,12 @@ from gateway.core.model import Json, JsonObject
 from gateway.core.ports import Caller
 from gateway.core.surfaces import Endpoint, Opened, OpenedCall, OpenedList, RefusedOpening
 from gateway.core.wire import Head, WireReply
-from gateway.dialects import fields, rest
+from gateway.dialects import rest
 from gateway.dialects.lc import Lc
 from gateway.dialects.otc import Otc, Rfc
 from gateway.dialects.oxp import OxpEnveloped, OxpFlat
 from gateway.dialects.rest import RestDialect
+from gateway.protocols.common import fields
 
 RFC, OTC, OXP, OXP_ENV, LC = Rfc(), Otc(), OxpFlat(), OxpEnveloped(), Lc()
 DIALECTS: dict[str, RestDialect] = {dialect.name: dialect for dialect in (RFC, OTC, OXP, OXP_ENV, LC)}

@@ -15,8 +15,8 @@ from gateway.core.jsontext import encode
 from gateway.core.model import Invocation, Json, JsonObject, ToolCall, ToolDefinition, ToolResult
 from gateway.core.ports import LargeReply
 from gateway.core.wire import Answer, Head, Headers, JoinedList, WireReply, WireRequest
-from gateway.dialects import definitions, fields
-from gateway.dialects.replies import decode_reply, reading
+from gateway.protocols.common import definitions, fields
+from gateway.protocols.common.replies import decode_reply, reading
 
 RFC_SCHEMA = "https://github.com/ArcadeAI/OpenToolCalling/tree/main/specification/http/1.0/openapi.json"
 OTC_SCHEMA = "otc://1.0"

@@ -14,11 +14,11 @@ from gateway.core.errors import FailureCode
 from gateway.core.jsontext import ALWAYS_HERE_BYTES, NEVER_HERE_BYTES
 from gateway.core.model import UNKNOWN_BYTES, Json, JsonObject, ToolFailure, ToolResult
 from gateway.core.wire import Answer, WireReply
-from gateway.dialects.replies import MAX_DEPTH, BrokenReplyError, without_mark
 from gateway.openapi import media
 from gateway.openapi.media import essence
 from gateway.openapi.plan import AnswerPlan
 from gateway.openapi.selection import SelectionError, compiled, judged
+from gateway.protocols.common.replies import MAX_DEPTH, BrokenReplyError, without_mark
 
 EMPTY = (204, 205)  # by definition
 ESCAPED = 6  # characters that one byte of a text may become in JSON

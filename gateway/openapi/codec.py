@@ -10,10 +10,10 @@ from gateway.core.jsontext import ALWAYS_HERE_BYTES
 from gateway.core.model import Invocation, Json, ToolResult
 from gateway.core.ports import LargeReply
 from gateway.core.wire import Answer, WireRequest
-from gateway.dialects.replies import MAX_DEPTH, BrokenReplyError
 from gateway.openapi import answers, failures, requests
 from gateway.openapi.plan import OperationTool, Plan
 from gateway.openapi.selection import judged
+from gateway.protocols.common.replies import MAX_DEPTH, BrokenReplyError
 
 JSON_TYPES = (b"application/json", b"application/json; charset=utf-8", b"application/json;charset=utf-8")
 

@@ -15,10 +15,10 @@ from msgspec import Struct
 from gateway.core.did_you_mean import suggestion
 from gateway.core.model import Json
 from gateway.core.tool_names import DEFAULT_VERSION, DIGEST_LENGTH, full_version, word
-from gateway.dialects.listings import Bounds
 from gateway.openapi.operations import Operation
 from gateway.openapi.serialise import PLACEHOLDER
 from gateway.openapi.texts import MAX_READ, cut, harmless
+from gateway.protocols.common.listing import Bounds
 
 ALL = "ALL"  # methods, but for those that double a GET of the same path
 DOUBLES = frozenset({"HEAD", "OPTIONS"})

@@ -12,7 +12,10 @@ from gateway.core import jsontext
 from gateway.core.errors import ErrorCode, FailureCode, GatewayError
 from gateway.core.model import Invocation, Json, ToolFailure, ToolResult
 from gateway.core.wire import Answer
-from gateway.dialects.replies import (
+from gateway.openapi import media
+from gateway.openapi.plan import Plan
+from gateway.openapi.texts import MAX_MESSAGE, MAX_PLAIN, message_of, one_line
+from gateway.protocols.common.replies import (
     MAX_DEPTH,
     MAX_RETRY_AFTER_MS,
     BrokenReplyError,
@@ -21,9 +24,6 @@ from gateway.dialects.replies import (
     retry_after_s,
     without_mark,
 )
-from gateway.openapi import media
-from gateway.openapi.plan import Plan
-from gateway.openapi.texts import MAX_MESSAGE, MAX_PLAIN, message_of, one_line
 
 BUSY = (408, 425, 429, 503)
 MOVED = (300, 301, 302, 303, 307, 308)

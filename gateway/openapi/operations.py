@@ -10,10 +10,10 @@ from msgspec.structs import replace
 
 from gateway.core.model import Json, JsonObject, Rejected
 from gateway.core.wire import is_token
-from gateway.dialects.listings import MAX_SHOWN
 from gateway.openapi.document import Document
 from gateway.openapi.plan import METHODS, OperationError
 from gateway.openapi.serialise import PLACEHOLDER, split_path
+from gateway.protocols.common.listing import MAX_SHOWN
 
 NEVER = frozenset(("TRACE", "CONNECT"))
 MAX_ALTERNATIVES = 100  # of the security of an operation, each of which is looked at for each operation

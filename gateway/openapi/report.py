@@ -11,12 +11,12 @@ from msgspec import UNSET
 
 from gateway.core.model import Json, JsonObject
 from gateway.core.tool_names import word
-from gateway.dialects.listings import Group, Report
 from gateway.openapi.curation import Terms, idle_tools, tool_terms, unknown_tools, version_of
 from gateway.openapi.document import Document
 from gateway.openapi.operations import Operation
 from gateway.openapi.plan import OperationError, OperationTool
 from gateway.openapi.security import access_of
+from gateway.protocols.common.listing import Group, Report
 
 MAX_TAGS = 60  # that are shown; those of most operations
 MAX_SCHEMES = 20

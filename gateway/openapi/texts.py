@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from gateway.core.model import Json, JsonObject
-from gateway.dialects.texts import visible
+from gateway.protocols.common.texts import visible
 
 MAX_READ = 16 * 1024  # characters of a text that are looked at
 MAX_LENGTH = 2048  # characters of one description in a schema

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from gateway.core.jsontext import encode
 from gateway.core.model import Json, JsonObject, Rejected, ToolDefinition
 from gateway.core.tool_names import DefinitionError, published_name, tool_and_version
-from gateway.dialects.listings import MAX_SHOWN, Gathered, Summary, joined
 from gateway.openapi.conversion import Converter
 from gateway.openapi.curation import (
     Terms,
@@ -32,6 +31,7 @@ from gateway.openapi.plan import OperationError, OperationTool, Plan
 from gateway.openapi.report import NO_LIST, OperationOutcome, report_of
 from gateway.openapi.security import access_of, credential_names
 from gateway.openapi.serialise import split_path
+from gateway.protocols.common.listing import MAX_SHOWN, Gathered, Summary, joined
 from gateway.schemas import SchemaError, SharedInliner, check_input, is_json_schema
 
 MAX_OPERATIONS = 20_000  # of a document, chosen or not

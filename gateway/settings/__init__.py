@@ -14,16 +14,6 @@ from gateway.configfile.web import TlsSettings, is_loopback
 from gateway.core.did_you_mean import suggestion
 from gateway.settings.access import AuthSettings, JwtSettings
 from gateway.settings.authorize import AuthorizeSettings
-from gateway.settings.backends import (
-    ApiKeyAuthSettings,
-    BackendSettings,
-    BreakerSettings,
-    CallbackBackendSettings,
-    HttpBackendSettings,
-    JwtAuthSettings,
-    OAuthAuthSettings,
-    RcrtBackendSettings,
-)
 from gateway.settings.console import ConsoleSettings, LoginSettings
 from gateway.settings.credentials import BearerAuthSettings, HeaderAuthSettings
 from gateway.settings.limits import NAME, OnFailure, RateLimitSettings, limits_that_clash
@@ -42,6 +32,16 @@ from gateway.settings.server import (
 )
 from gateway.settings.state import StateSettings
 from gateway.settings.telemetry import TelemetrySettings
+from gateway.upstream.settings import (
+    ApiKeyAuthSettings,
+    BackendSettings,
+    BreakerSettings,
+    CallbackBackendSettings,
+    HttpBackendSettings,
+    JwtAuthSettings,
+    OAuthAuthSettings,
+    RcrtBackendSettings,
+)
 
 S = TypeVar("S", bound=Section)
 

@@ -10,7 +10,6 @@ from urllib.parse import urlsplit
 from gateway.configfile.sections import ByName, ByOnlyKey, Items, ListOf, Section, setting
 from gateway.configfile.values import AnyText, Choice, Flag, Integer, Size
 from gateway.configfile.web import is_loopback
-from gateway.settings.backends import ReplicatedBackendSettings
 from gateway.settings.openapi_auth import (
     AUTHORIZATION,
     SCHEME,
@@ -41,6 +40,7 @@ from gateway.settings.openapi_values import (
     Version,
 )
 from gateway.settings.routes import ID
+from gateway.upstream.settings import ReplicatedBackendSettings
 
 References = Literal["local", "files"]
 OutputSchemas = Literal["full", "capped", "none"]

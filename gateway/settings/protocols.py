@@ -7,7 +7,7 @@ from typing import Annotated, Any, get_args
 
 from gateway.configfile.sections import ByWord
 from gateway.settings import openapi  # noqa: F401 # defines one
-from gateway.settings.backends import BackendSettings
+from gateway.upstream.settings import BackendSettings
 
 
 def _by_word(parent: type[Any] = BackendSettings) -> Iterator[tuple[str, type[BackendSettings]]]:

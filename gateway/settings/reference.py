@@ -15,7 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from gateway.configfile.values import Schema
-from gateway.settings.backends import BackendSettings
+from gateway.upstream.settings import BackendSettings
 
 TAG = "protocol"
 HEAD = ("| key | type | default | meaning |", "|---|---|---|---|")

@@ -14,8 +14,6 @@ from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from gateway.admission import Admission, Lease
-from gateway.backends.server import Server
 from gateway.calls.records import metadata_of
 from gateway.calls.status import PREFIX
 from gateway.core.model import Invocation, ToolResult
@@ -24,6 +22,8 @@ from gateway.core.tracing import TRACEPARENT, Kind, Work
 from gateway.state.port import State
 from gateway.telemetry import names
 from gateway.telemetry.spans import Span, Value, current, error_of, here, within
+from gateway.upstream.admission import Admission, Lease
+from gateway.upstream.replica_url import Server
 
 T = TypeVar("T")
 STATE_OPERATIONS = ("begin", "advance", "settle", "get", "has_expired", "wait", "forget", "mark_delivered")

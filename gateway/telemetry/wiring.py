@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gateway.admission import Admission
-from gateway.backends.server import Server
 from gateway.core.ports import Backend, Outcomes
 from gateway.core.tracing import Step, Trace, continued, identify, unrecorded
 from gateway.http.accesslog import AccessLog, Observer
@@ -25,6 +23,8 @@ from gateway.telemetry.steps import (
     recorded,
     state_with_steps,
 )
+from gateway.upstream.admission import Admission
+from gateway.upstream.replica_url import Server
 from gateway.usage.recorder import CountCall
 
 if TYPE_CHECKING:

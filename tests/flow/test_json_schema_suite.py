@@ -18,7 +18,7 @@ import pytest
 from gateway.catalogue.evaluation import UNEVALUATED, evaluate
 from gateway.catalogue.published import PublishedTool
 from gateway.core.model import Json, JsonObject, Listing
-from gateway.dialects.definitions import read_definition
+from gateway.protocols.common.definitions import read_definition
 from gateway.schemas import CompiledSchema, SchemaError
 from tests.flow.gateways import config, running
 from tests.flow.refused_schemas import REFUSED

@@ -15,7 +15,7 @@ from gateway.core.model import ToolResult
 from gateway.dialects import mcp_responses, mcp_server_tasks
 from gateway.dialects.mcp_answers import McpEncoder
 from gateway.dialects.mcp_server import NegotiatedSession
-from gateway.dialects.replies import BrokenReplyError
+from gateway.protocols.common.replies import BrokenReplyError
 from tests.fuzz.documents import damaged, damaged_bytes
 from tests.unit.backends.mcp_facing import INVOCATION, LEGACY, MODERN, backend_at
 

@@ -11,13 +11,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from gateway.auth.keys import KeySet, KeySetError
-from gateway.backends import challenges
 from gateway.core import jsontext
 from gateway.core.model import ToolResult
 from gateway.core.sse import EventParser
 from gateway.core.tool_names import DefinitionError
 from gateway.dialects import callback, rcrt, rcrt_tools, recognise
 from gateway.dialects.callback_toolset import read_toolset
+from gateway.upstream import consent_links as challenges
 from tests.fuzz.documents import VALUES, damaged, damaged_bytes
 from tests.support.keys import jwk
 from tests.unit.dialects.answers import offered

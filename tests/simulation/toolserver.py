@@ -10,12 +10,12 @@ import random
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gateway.admission import Admission, AdmissionLimits
 from gateway.backends.callback_receiver import CallbackReceiver
 from gateway.core.errors import unavailable
 from gateway.core.model import Invocation, Listing, ToolFailure, ToolResult
 from gateway.core.ports import DispatchGate
 from gateway.dialects.callback import invocation_id
+from gateway.upstream.admission import Admission, AdmissionLimits
 from tests.simulation.loop import HERE, NETWORK, on
 from tests.simulation.servers import Stream
 

@@ -14,9 +14,9 @@ from pydantic import SecretStr, ValidationError
 
 from gateway.core.errors import ConfigError
 from gateway.settings import BearerAuthSettings, Config, JwtAuthSettings
-from gateway.settings.backends import OxpBackendSettings, SigningSettings
 from gateway.settings.load import load, read
 from gateway.settings.telemetry import PACKAGE
+from gateway.upstream.settings import OxpBackendSettings, SigningSettings
 from tests.unit.config_cases import Broken, broken_files
 from tests.unit.configured import BACKENDS, CANARY, ENV, problems, validator
 

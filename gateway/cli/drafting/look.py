@@ -9,13 +9,13 @@ from functools import partial
 from typing import NamedTuple
 
 from gateway.backends.openapi_documents import ACCEPT
-from gateway.backends.server import NAMES_ORIGIN, USER_AGENT, client_context, path_and_query
 from gateway.cli.output import FAILED, USAGE, CommandError
 from gateway.core.sse import EventParser
 from gateway.core.wire import Headers
 from gateway.net.client import Kind, Limits, Origin, Pool, Reply, StreamedReply, TransportError
 from gateway.openapi.document import MAX_BYTES
 from gateway.settings import TlsSettings
+from gateway.upstream.replica_url import NAMES_ORIGIN, USER_AGENT, client_context, path_and_query
 
 LOOK_S = 10.0
 CONNECT_S = 5.0

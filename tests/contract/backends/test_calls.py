@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gateway.admission import BreakerRules
 from gateway.core.errors import ErrorCode
 from gateway.core.model import Invocation
+from gateway.upstream.admission import BreakerRules
 from tests.contract.backends.far_ends import KINDS, Called, Script, fleet
 from tests.streams import http_reply
 from tests.unit.backends.facing import refusal

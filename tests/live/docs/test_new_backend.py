@@ -78,7 +78,7 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "gateway", folder / "gateway", ignore=shutil.ignore_patterns("__pycache__"))
     page = (DOCS / "extending.md").read_text("utf-8")
     for block in blocks(page):
-        if block.mark == "gateway/settings/backends.py":
+        if block.mark == "gateway/upstream/settings.py":
             text = (folder / block.mark).read_text("utf-8")
             (folder / block.mark).write_text(f"{text}\n\n{block.text}", "utf-8")
         elif block.mark.startswith("gateway/") or block.mark == "functions.yaml":

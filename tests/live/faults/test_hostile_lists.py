@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.backends.lists import WITHIN_S
+from gateway.upstream.list_reader import WITHIN_S
 from tests import plainhttp
 from tests.live.faults.longlists import MANY_RECURSIVE, RECURSIVE
 from tests.support.calling import call, caller, value

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.admission import Admission, AdmissionLimits, BreakerRules, Lease
 from gateway.core.errors import GatewayError
+from gateway.upstream.admission import Admission, AdmissionLimits, BreakerRules, Lease
 
 OPEN_FOR_S = 10.0
 TOOL = "Crm.Find@1.0.0"  # where it does not matter which

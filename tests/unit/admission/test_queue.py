@@ -10,9 +10,9 @@ import uvloop
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.admission import Admission
 from gateway.core.errors import ErrorCode, GatewayError, unavailable
 from gateway.core.ports import NotDispatchedError
+from gateway.upstream.admission import Admission
 from tests.unit.admission.clock import TOOL, Clock, admission, enter
 from tests.unit.dispatch_gate import RecordingGate
 

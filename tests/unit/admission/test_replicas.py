@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from gateway.admission import Admission, BreakerRules
-from gateway.admission.breaker import Breaker
 from gateway.core.errors import ErrorCode
+from gateway.upstream.admission import Admission, BreakerRules
+from gateway.upstream.admission.breaker import Breaker
 from tests.unit.admission.clock import OPEN_FOR_S, Clock, admission, enter, refusal, succeed
 
 RUNS_OUT_S = 5.0

@@ -7,9 +7,9 @@ import logging
 
 import pytest
 
-from gateway.admission import Admission
-from gateway.admission.replica import MAX_FAILING_TOOLS, MAX_SHOWN
 from gateway.core.errors import ErrorCode, GatewayError
+from gateway.upstream.admission import Admission
+from gateway.upstream.admission.replica import MAX_FAILING_TOOLS, MAX_SHOWN
 from tests.unit.admission.clock import OPEN_FOR_S, Clock, admission, enter, refusal, succeed
 
 FAILURES = 3

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gateway.admission import Admission, AdmissionLimits
-from gateway.backends.server import BackendContext, Server
 from gateway.net.client import Limits, Origin, Pool
 from gateway.offload import ChildTasks
 from gateway.settings.load import read
+from gateway.upstream.admission import Admission, AdmissionLimits
+from gateway.upstream.replica_url import BackendContext, Server
 
 PATIENCE_S = 0.3  # running out of time counts against a tool server that had as long
 

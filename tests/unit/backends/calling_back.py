@@ -8,11 +8,11 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.admission import Admission
 from gateway.backends.callback import CallbackBackend
-from gateway.backends.server import Server as Place
 from gateway.core.model import SINGLE_CALL_GROUP, Invocation, JsonObject, ToolDefinition, ToolResult
 from gateway.offload import ChildTasks
+from gateway.upstream.admission import Admission
+from gateway.upstream.replica_url import Server as Place
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.facing import reply
 from tests.unit.transport.scripted import Peer, Script, Server, serving

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gateway.admission import Admission
 from gateway.backends.http import HttpBackend
-from gateway.backends.server import Server
 from gateway.core.errors import GatewayError
 from gateway.core.model import Invocation, ToolDefinition, ToolResult
 from gateway.offload import ChildTasks
+from gateway.upstream.admission import Admission
+from gateway.upstream.replica_url import Server
 from tests.streams import http_reply
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.transport.scripted import Peer, Script, serving

@@ -10,11 +10,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gateway.admission import Admission
 from gateway.backends.mcp import McpBackend
-from gateway.backends.server import Server
 from gateway.core.model import Invocation, ToolDefinition
 from gateway.net.client import Limits
+from gateway.upstream.admission import Admission
+from gateway.upstream.replica_url import Server
 from tests.streams import Request, accepting, http_reply, read_request
 from tests.unit.backends.admitting import admission, context_of, settings_of
 

@@ -9,10 +9,10 @@ import logging
 import pytest
 from msgspec.structs import replace
 
-from gateway.admission import BreakerRules
 from gateway.core.errors import ErrorCode
 from gateway.core.model import CallContext, Invocation
 from gateway.core.ports import NotDispatchedError
+from gateway.upstream.admission import BreakerRules
 from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, OK, Toolset, facing
 from tests.unit.backends.facing import head_of, refusal, reply
 from tests.unit.dispatch_gate import RecordingGate, refusing

@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 import pytest
 from msgspec.structs import replace
 
-from gateway.admission import Admission, BreakerRules
 from gateway.backends.callback import CallbackBackend
 from gateway.backends.callback_targets import REMEMBERED, CallbackTargets
-from gateway.backends.server import Server
 from gateway.core.errors import ErrorCode
 from gateway.core.jsontext import encode
 from gateway.core.model import Invocation
 from gateway.net.client import Origin, Pool
 from gateway.offload import ChildTasks
+from gateway.upstream.admission import Admission, BreakerRules
+from gateway.upstream.replica_url import Server
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, LONE, Ends, Toolset, message
 from tests.unit.backends.facing import refusal

@@ -7,8 +7,8 @@ from typing import Any
 import jwt
 import pytest
 
-from gateway.backends.credentials import CACHED_SUBJECTS, Minted, credentials_of
 from gateway.core.wire import Headers
+from gateway.upstream.credentials import CACHED_SUBJECTS, Minted, credentials_of
 from tests.unit.backends.admitting import settings_of
 
 SECRET = "shared with one tool server, 32 characters"

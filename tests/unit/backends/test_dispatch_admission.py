@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from gateway.admission import BreakerRules
 from gateway.core.errors import ErrorCode
+from gateway.upstream.admission import BreakerRules
 from tests.unit.backends.admitting import admission
 from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, Toolset, facing
 from tests.unit.backends.conftest import Crumbs

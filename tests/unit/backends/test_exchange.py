@@ -12,15 +12,15 @@ from time import monotonic
 import pytest
 from msgspec.structs import replace
 
-from gateway.admission import Lease
-from gateway.backends import server as replicas
-from gateway.backends.exchange import HttpExchange
 from gateway.core.errors import ErrorCode
 from gateway.core.model import Invocation, ToolResult
 from gateway.core.sse import EventParser
 from gateway.core.wire import WireRequest
 from gateway.dialects import recognise
 from gateway.net.client import Kind, Reply, TransportError
+from gateway.upstream import replica_url as replicas
+from gateway.upstream.admission import Lease
+from gateway.upstream.exchange import HttpExchange
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.facing import (
     IDEMPOTENT,

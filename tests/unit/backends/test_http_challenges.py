@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.backends.challenges import MAX_CHALLENGES, is_https_or_loopback
 from gateway.core.errors import ErrorCode
+from gateway.upstream.consent_links import MAX_CHALLENGES, is_https_or_loopback
 from tests.unit.backends.facing import INVOCATION, VALUE, facing, head_of, outcome, paths, refusal, reply
 from tests.unit.transport.scripted import Script, answering, listening
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from gateway.backends.lists import SHORT_BYTES
 from gateway.core.errors import ErrorCode
 from gateway.core.model import Listing
 from gateway.offload import ChildTasks
+from gateway.upstream.list_reader import SHORT_BYTES
 from tests.unit.backends.facing import INVOCATION, OK, facing, paths, refusal, reply
 from tests.unit.transport.scripted import Peer, Script, answering
 

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gateway.admission import Admission, BreakerRules
 from gateway.backends.http import HttpBackend
-from gateway.backends.server import Server
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.net.client import TransportError
+from gateway.upstream.admission import Admission, BreakerRules
+from gateway.upstream.replica_url import Server
 from tests.unit.backends.admitting import PATIENCE_S, admission
 from tests.unit.backends.facing import DEFINITION, IDEMPOTENT, INVOCATION, OK, backend_at, paths, refusal, reply
 from tests.unit.transport.scripted import Peer, Script, listening, serving, until

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gateway.admission import BreakerRules
 from gateway.net.client import Limits
+from gateway.upstream.admission import BreakerRules
 from tests.streams import http_reply
 from tests.unit.backends.admitting import admission
 from tests.unit.backends.mcp_facing import (

@@ -14,9 +14,9 @@ from urllib.parse import parse_qs
 import pytest
 
 from gateway.backends.http import HttpBackend
-from gateway.backends.oauth import ClientCredentials
 from gateway.core.errors import ErrorCode
 from gateway.net.client import Reply, TransportError
+from gateway.upstream.oauth import ClientCredentials
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.facing import INVOCATION, OK, refusal, reply
 from tests.unit.backends.mcp_facing import INVOCATION as MCP_INVOCATION

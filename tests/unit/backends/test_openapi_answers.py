@@ -13,14 +13,14 @@ import pytest
 from msgspec import Raw
 from msgspec.structs import replace
 
-from gateway.admission import BreakerRules
-from gateway.backends.exchange import HttpExchange
 from gateway.core.errors import GatewayError
 from gateway.core.jsontext import encode
 from gateway.core.wire import WireReply, WireRequest
 from gateway.offload import ChildTasks
 from gateway.openapi.codec import OpenApiCodec
 from gateway.openapi.plan import AnswerPlan
+from gateway.upstream.admission import BreakerRules
+from gateway.upstream.exchange import HttpExchange
 from tests.streams import Request, accepting, read_request
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.facing import reply

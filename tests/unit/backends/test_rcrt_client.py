@@ -13,10 +13,10 @@ import pytest
 from gateway.backends.rcrt_answers import AnswerError, BrokenAnswerError
 from gateway.backends.rcrt_client import RcrtClient, Timings
 from gateway.backends.rcrt_tokens import Tokens
-from gateway.backends.server import Server as ToolServer
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.net.client import Kind, TransportError
 from gateway.offload import ChildTasks
+from gateway.upstream.replica_url import Server as ToolServer
 from tests.unit.backends.admitting import PATIENCE_S
 from tests.unit.backends.crumbs import AGENT, OWNER, rcrt_settings
 from tests.unit.backends.facing import at_paths, head_of, paths, reply

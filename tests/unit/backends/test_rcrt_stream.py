@@ -12,11 +12,11 @@ import pytest
 
 from gateway.backends.rcrt_client import RcrtClient, Timings
 from gateway.backends.rcrt_stream import EventStream, reconnect_wait_s
-from gateway.backends.server import Server as ToolServer
 from gateway.core.backoff import JITTER
 from gateway.dialects.rcrt import Crumb
 from gateway.net.client import Pool
 from gateway.offload import ChildTasks
+from gateway.upstream.replica_url import Server as ToolServer
 from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.crumbs import (
     FAST_POLL,

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from gateway.assembly import factories
-from gateway.backends.server import Server, client_context, shown
 from gateway.configfile.web import FilePath
 from gateway.net.client import Kind, Limits, Origin, Pool, TransportError
 from gateway.settings import TlsSettings
 from gateway.settings.load import read
 from gateway.settings.protocols import PROTOCOLS
+from gateway.upstream.replica_url import Server, client_context, shown
 from tests.support.authority import Authority
 
 URL = "http://127.0.0.1:1/base/"

@@ -9,7 +9,7 @@ from typing import Any
 from gateway.core.jsontext import encode
 from gateway.core.model import Invocation, ToolDefinition
 from gateway.core.wire import WireReply
-from gateway.dialects import listings
+from gateway.protocols.common import listing as listings
 
 DEFINITION = ToolDefinition(
     tool="A.B", version="1.0.0", name="A_B", description="", input_schema={}, output_schema={}, remote_id="A.B@1.0.0"

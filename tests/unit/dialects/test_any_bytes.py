@@ -15,9 +15,10 @@ from gateway.core.jsontext import JsonError
 from gateway.core.ports import ANONYMOUS
 from gateway.core.tool_names import DefinitionError
 from gateway.core.wire import Head, WireReply
-from gateway.dialects import definitions, fields, recognise, replies
+from gateway.dialects import recognise
 from gateway.dialects.recognise import REST
-from gateway.dialects.replies import BrokenReplyError
+from gateway.protocols.common import definitions, fields, replies
+from gateway.protocols.common.replies import BrokenReplyError
 from tests.fuzz.documents import VALUES, damaged
 from tests.unit.dialects.answers import invocation
 from tests.wire import DIALECTS, call_examples, definition_examples

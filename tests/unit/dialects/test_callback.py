@@ -14,7 +14,7 @@ from gateway.core import jsontext
 from gateway.core.model import Decode, Invocation, ToolDefinition
 from gateway.dialects import callback, callback_toolset
 from gateway.dialects.callback import FOREIGN, UNKNOWN, Callback, Refused, decode_callback
-from gateway.dialects.listings import Summary
+from gateway.protocols.common.listing import Summary
 from tests.unit.dialects.answers import offered
 from tests.wire import canonical
 

@@ -9,9 +9,9 @@ import pytest
 
 from gateway.core.jsontext import JsonError
 from gateway.core.tool_names import DefinitionError
-from gateway.dialects import definitions
-from gateway.dialects.definitions import UnreadableTool
-from gateway.dialects.lists import open_list
+from gateway.protocols.common import definitions
+from gateway.protocols.common.definitions import UnreadableTool
+from gateway.protocols.common.entries import open_list
 
 MARK = b"\xef\xbb\xbf"
 DEEP = b"[" * 70 + b"]" * 70

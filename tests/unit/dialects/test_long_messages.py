@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gateway.backends.challenges import MAX_URL, is_https_or_loopback
 from gateway.core.errors import GatewayError
 from gateway.core.model import Invocation
-from gateway.dialects import mcp_responses, mcp_results, rcrt, replies
+from gateway.dialects import mcp_responses, mcp_results, rcrt
 from gateway.dialects.mcp_results import RpcFailure
 from gateway.dialects.mcp_server import NegotiatedSession
-from gateway.dialects.replies import BrokenReplyError
 from gateway.net.client import Reply
+from gateway.protocols.common import replies
+from gateway.protocols.common.replies import BrokenReplyError
+from gateway.upstream.consent_links import MAX_URL, is_https_or_loopback
 from tests.unit.backends.mcp_facing import INVOCATION
 
 JSON = ((b"content-type", b"application/json"),)

@@ -10,9 +10,9 @@ import pytest
 
 from gateway.core.jsontext import encode
 from gateway.core.model import AuthorizationRequirement, Requirements, ToolDefinition
-from gateway.dialects import listings
 from gateway.dialects.mcp_listings import read_tools
 from gateway.dialects.mcp_tools import tool_object
+from gateway.protocols.common import listing as listings
 
 OBJECT = {"type": "object"}
 

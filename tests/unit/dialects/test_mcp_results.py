@@ -14,7 +14,7 @@ from gateway.dialects import mcp_responses, mcp_results
 from gateway.dialects.mcp_responses import Denial
 from gateway.dialects.mcp_results import RpcFailure
 from gateway.dialects.mcp_server import NegotiatedSession
-from gateway.dialects.replies import BrokenReplyError
+from gateway.protocols.common.replies import BrokenReplyError
 from tests.unit.dialects.answers import invocation, reply
 
 SESSION = NegotiatedSession("2025-11-25", b"s1")

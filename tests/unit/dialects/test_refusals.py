@@ -7,9 +7,10 @@ import pytest
 from gateway.core import jsontext
 from gateway.core.errors import ErrorCode, FixedError, GatewayError, UnauthenticatedError
 from gateway.core.wire import Head
-from gateway.dialects import fields, recognise
+from gateway.dialects import recognise
 from gateway.dialects.oxp import OxpFlat
 from gateway.dialects.recognise import REST
+from gateway.protocols.common import fields
 from tests.wire import DIALECTS
 
 

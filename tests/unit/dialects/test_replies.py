@@ -10,8 +10,8 @@ import pytest
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import ToolFailure, ToolResult
 from gateway.core.wire import WireReply
-from gateway.dialects import replies
-from gateway.dialects.replies import BrokenReplyError, decode_reply
+from gateway.protocols.common import replies
+from gateway.protocols.common.replies import BrokenReplyError, decode_reply
 from tests.unit.dialects.answers import invocation, reply
 
 MARK = b"\xef\xbb\xbf"

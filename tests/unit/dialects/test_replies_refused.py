@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import CallContext, Requirements, ToolFailure, ToolResult
 from gateway.core.wire import WireReply
-from gateway.dialects import replies
-from gateway.dialects.replies import decode_reply
+from gateway.protocols.common import replies
+from gateway.protocols.common.replies import decode_reply
 from tests.unit.dialects.answers import DEFINITION, invocation, reply
 
 

@@ -12,9 +12,9 @@ from gateway.core import jsontext
 from gateway.core.errors import FailureCode
 from gateway.core.model import ToolResult
 from gateway.core.wire import WireReply
-from gateway.dialects.replies import BrokenReplyError
 from gateway.offload.tasks import read_value
 from gateway.openapi.codec import OpenApiCodec
+from gateway.protocols.common.replies import BrokenReplyError
 from tests.unit.openapi.calling import ORIGIN, answer, called, operation
 
 CODEC = OpenApiCodec((ORIGIN,))

@@ -15,9 +15,9 @@ from gateway.configfile.substitution import Substitution
 from gateway.configfile.values import Choice, Duration
 from gateway.configfile.yamlnode import parse
 from gateway.settings import BearerAuthSettings, ServerSettings
-from gateway.settings.backends import BackendSettings, SigningSettings, SingleBackendSettings
 from gateway.settings.limits import NAME
 from gateway.settings.protocols import PROTOCOLS
+from gateway.upstream.settings import BackendSettings, SigningSettings, SingleBackendSettings
 from tests.unit.configured import CANARY
 
 

@@ -8,13 +8,13 @@ import re
 from collections.abc import Sequence
 from urllib.parse import urljoin, urlsplit
 
-from gateway.backends.credentials import Credentials
-from gateway.backends.server import USER_AGENT, Server, path_and_query
 from gateway.core import jsontext
 from gateway.core.errors import UNAVAILABLE, ErrorCode, GatewayError
 from gateway.core.model import JsonObject
-from gateway.dialects.replies import NotOursError
 from gateway.net.client import Origin, TransportError
+from gateway.protocols.common.replies import NotOursError
+from gateway.upstream.credentials import Credentials
+from gateway.upstream.replica_url import USER_AGENT, Server, path_and_query
 
 log = logging.getLogger("gateway.backends")
 

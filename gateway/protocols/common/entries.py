@@ -15,7 +15,7 @@ from msgspec import Raw, Struct
 from gateway.core import jsontext
 from gateway.core.model import Json, JsonObject
 from gateway.core.tool_names import DefinitionError
-from gateway.dialects.definitions import UnreadableTool
+from gateway.protocols.common.definitions import UnreadableTool
 
 MAX_DEPTH = jsontext.MAX_DEPTH - 2  # of one tool, which stands in a list in an object
 MAX_MARK_BYTES = 1024  # of the `$schema` of a list, and of the names of a tool that is not read

@@ -12,11 +12,11 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from gateway.admission.breaker import CLOSED, HALF_OPEN, OPEN, Breaker, BreakerRules, BreakerState
-from gateway.admission.replica import Lease, Replica, replica_of
 from gateway.core.errors import RETRY_AFTER_S, GatewayError, unavailable
 from gateway.core.model import JsonObject
 from gateway.core.ports import DispatchGate
+from gateway.upstream.admission.breaker import CLOSED, HALF_OPEN, OPEN, Breaker, BreakerRules, BreakerState
+from gateway.upstream.admission.replica import Lease, Replica, replica_of
 
 T = TypeVar("T")
 Check = Callable[[T], Awaitable[str | None]]

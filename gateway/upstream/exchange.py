@@ -11,20 +11,20 @@ from time import monotonic
 
 from msgspec.structs import replace
 
-from gateway.admission import Lease, Replica
-from gateway.backends.challenges import Challenges
-from gateway.backends.credentials import credentials_of
-from gateway.backends.oauth import ClientCredentials, NoTokenError
-from gateway.backends.server import NAMES_ORIGIN, USER_AGENT, BackendContext, Server
 from gateway.core import jsontext
 from gateway.core.errors import RETRY_AFTER_S, FailureCode, GatewayError, unavailable
 from gateway.core.model import Invocation, Json, Listing, ToolFailure, ToolResult
 from gateway.core.ports import CallCodec, DispatchGate, LargeReply
 from gateway.core.wire import WireRequest
-from gateway.dialects import replies
 from gateway.net.client import Kind, Reply, TransportError
 from gateway.offload import OffloadError
+from gateway.protocols.common import replies
 from gateway.settings import BackendSettings
+from gateway.upstream.admission import Lease, Replica
+from gateway.upstream.consent_links import Challenges
+from gateway.upstream.credentials import credentials_of
+from gateway.upstream.oauth import ClientCredentials, NoTokenError
+from gateway.upstream.replica_url import NAMES_ORIGIN, USER_AGENT, BackendContext, Server
 
 log = logging.getLogger("gateway.backends")
 

@@ -10,7 +10,6 @@ from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from gateway import __version__
-from gateway.admission import Admission, AdmissionLimits, BreakerRules
 from gateway.core.ports import Outcomes
 from gateway.core.wire import Headers
 from gateway.net.body_memory import BodyMemory
@@ -18,6 +17,7 @@ from gateway.net.client import Kind, Limits, Origin, Pool, TransportError
 from gateway.offload import ChildTasks, Offload
 from gateway.settings import BackendSettings, TlsSettings
 from gateway.settings.proxies import proxy_for
+from gateway.upstream.admission import Admission, AdmissionLimits, BreakerRules
 
 USER_AGENT = (b"user-agent", b"toolgate/" + __version__.encode())
 

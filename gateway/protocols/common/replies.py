@@ -16,7 +16,7 @@ from gateway.core.errors import CODE, UNAVAILABLE, ErrorCode, FailureCode, Gatew
 from gateway.core.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
 from gateway.core.ports import LargeReply
 from gateway.core.wire import Answer
-from gateway.dialects.fields import NO_REASON, duration, string
+from gateway.protocols.common.fields import NO_REASON, duration, string
 
 ERROR_MEMBERS = frozenset(
     {"message", "developer_message", "can_retry", "additional_prompt_content", "retry_after_ms", "missing_requirements"}

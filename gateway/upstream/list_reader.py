@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from gateway.core.errors import unavailable
 from gateway.core.jsontext import encode
 from gateway.core.model import Listing, ToolDefinition
-from gateway.dialects import listings
 from gateway.offload import Offload, OffloadError, OverrunError
 from gateway.offload.tasks import Parts, Task
+from gateway.protocols.common import listing as listings
 from gateway.settings import BackendSettings
 
 log = logging.getLogger("gateway.backends")

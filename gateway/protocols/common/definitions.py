@@ -12,7 +12,7 @@ from typing import Any
 from gateway.core import tool_names as naming
 from gateway.core.model import AuthorizationRequirement, Json, JsonObject, Requirements, ToolDefinition
 from gateway.core.tool_names import DefinitionError
-from gateway.dialects.fields import string
+from gateway.protocols.common.fields import string
 
 # Annotation -> the definition's field.
 ANNOTATIONS = {

@@ -19,13 +19,13 @@ from urllib.parse import quote_plus, urlencode
 import msgspec
 from msgspec import Struct, field
 
-from gateway.backends.server import NAMES_ORIGIN, USER_AGENT, path_and_query
 from gateway.core.errors import RETRY_AFTER_S
 from gateway.core.wire import Headers
-from gateway.dialects.replies import retry_after_s
 from gateway.net.client import Kind, Limits, Origin, Pool, Proxy, Reply, StreamedReply, TransportError
-from gateway.settings.backends import ClientCredentialsSettings
+from gateway.protocols.common.replies import retry_after_s
 from gateway.settings.proxies import proxy_for
+from gateway.upstream.replica_url import NAMES_ORIGIN, USER_AGENT, path_and_query
+from gateway.upstream.settings import ClientCredentialsSettings
 
 log = logging.getLogger("gateway.backends")
 

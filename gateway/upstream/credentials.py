@@ -11,7 +11,6 @@ from collections.abc import Callable
 
 import jwt
 
-from gateway.backends.oauth import ClientCredentials
 from gateway.core.wire import Headers
 from gateway.settings import (
     ApiKeyAuthSettings,
@@ -21,7 +20,8 @@ from gateway.settings import (
     JwtAuthSettings,
     OAuthAuthSettings,
 )
-from gateway.settings.backends import PRINCIPAL, SigningSettings
+from gateway.upstream.oauth import ClientCredentials
+from gateway.upstream.settings import PRINCIPAL, SigningSettings
 
 CACHED_SUBJECTS = 1024  # minting costs 10 us, and one caller usually calls more than once a minute
 API_KEY_HEADERS = {"otc": b"otc-api-key", "oxp": b"oxp-api-key"}  # OXP was called OTC once, and so was its header

@@ -14,10 +14,10 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-from gateway.admission.breaker import CLOSED, Breaker
 from gateway.core.model import JsonObject
+from gateway.upstream.admission.breaker import CLOSED, Breaker
 
-log = logging.getLogger("gateway.admission")
+log = logging.getLogger("gateway.upstream.admission")
 
 T = TypeVar("T")
 # Failing tools that a replica keeps a breaker for, 0.3 KB each. One more replaces the oldest: the names are the tool

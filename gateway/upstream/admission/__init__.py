@@ -5,9 +5,9 @@ Knows calls and replicas, but no protocol: its users say what counts as an answe
 
 from __future__ import annotations
 
-from gateway.admission.admission import Admission, AdmissionLimits
-from gateway.admission.breaker import BreakerRules
-from gateway.admission.replica import Lease, Replica
+from gateway.upstream.admission.admission import Admission, AdmissionLimits
+from gateway.upstream.admission.breaker import BreakerRules
+from gateway.upstream.admission.replica import Lease, Replica
 
 __all__ = [
     "Admission",
