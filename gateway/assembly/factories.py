@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gateway.backends.callback import CallbackBackend
-from gateway.backends.http import HttpBackend
 from gateway.backends.mcp import McpBackend
 from gateway.backends.openapi import OpenApiBackend
 from gateway.backends.rcrt import RcrtBackend
@@ -23,8 +22,9 @@ from gateway.core.surfaces import Surface
 from gateway.dialects import mcp
 from gateway.dialects.mcp import McpSurface
 from gateway.dialects.mcp_auth import Protection
-from gateway.dialects.recognise import REST
 from gateway.http.origins import PageOrigins
+from gateway.protocols.otc.backend import HttpBackend
+from gateway.protocols.otc.surface import REST
 from gateway.ratelimit import MemoryBuckets, RateLimits, Rule
 from gateway.ratelimit.calendar import DAY_S
 from gateway.ratelimit.rules import CALENDAR_STEP_S

@@ -18,9 +18,9 @@ from gateway.console.log import RecentLines, quantiles
 from gateway.console.tools import ToolSearch
 from gateway.console.view import Answering
 from gateway.core.model import JsonObject
-from gateway.dialects import recognise
 from gateway.http.openapi import credentials_for
 from gateway.metrics import Metrics
+from gateway.protocols.otc import surface as recognise
 from gateway.settings import Config
 from gateway.state.port import State
 

@@ -17,7 +17,6 @@ from gateway import __version__
 from gateway.core.errors import CODE, ErrorCode, GatewayError
 from gateway.core.model import JsonObject
 from gateway.core.wire import Headers, WireReply
-from gateway.dialects import recognise, rest
 from gateway.http import openapi
 from gateway.http.edge import strictly
 from gateway.http.metadata import metadata_routes
@@ -25,6 +24,8 @@ from gateway.http.routes import CONSOLE, HEALTH, METRICS, ROUTES, request_of
 from gateway.metrics import CONTENT_TYPE
 from gateway.pipeline.pipeline import Pipeline
 from gateway.pipeline.request import Request, read_repeats
+from gateway.protocols.otc import dialect as rest
+from gateway.protocols.otc import surface as recognise
 from gateway.settings import Config
 
 VERSION_HEADER = {"oxp-version": rest.HEADER_VERSION}

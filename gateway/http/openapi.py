@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 from gateway.core.jsontext import decode, encode
 from gateway.core.model import JsonObject
-from gateway.dialects.recognise import CALLS, RestSurface
 from gateway.http.routes import ROUTES
+from gateway.protocols.otc.surface import CALLS, RestSurface
 from gateway.settings import AuthSettings
 
 TEXT = {"type": "string"}

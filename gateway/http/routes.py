@@ -8,9 +8,9 @@ from typing import Any
 from msgspec import Struct
 
 from gateway.dialects import mcp_auth
-from gateway.dialects.recognise import DIALECTS
 from gateway.pipeline import callbacks, challenges
 from gateway.pipeline.request import Request
+from gateway.protocols.otc.surface import DIALECTS
 
 CALLBACKS, CHALLENGES, CALLS = callbacks.PATH, challenges.PATH, "/calls/"
 HEALTH, OPENAPI, METRICS = "/health", "/openapi.json", "/metrics"

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.dialects import recognise
+from gateway.protocols.otc import surface as recognise
 from tests import plainhttp
 from tests.support.demonstration import LAST_LINE, Demo, read_screen
 from tests.support.fuzzing import fuzz

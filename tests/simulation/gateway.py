@@ -16,9 +16,9 @@ from gateway.core.model import CallContext, Invocation, ToolCall, ToolRef
 from gateway.core.ports import Caller
 from gateway.core.sealing import Digester
 from gateway.core.wire import Head
-from gateway.dialects.recognise import REST
 from gateway.pipeline.callbacks import Callbacks, CallbackTokens
 from gateway.pipeline.request import Request
+from gateway.protocols.otc.surface import REST
 from gateway.state.port import State
 from tests.simulation.loop import HERE, NETWORK, Machine, on
 from tests.simulation.servers import Stream

@@ -10,9 +10,9 @@ import pytest
 
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.wire import Head
-from gateway.dialects.recognise import REST
 from gateway.pipeline.request import Request
 from gateway.pipeline.responses import refusal
+from gateway.protocols.otc.surface import REST
 
 HEAD = Head(method="POST", path="/tools/call", headers={})
 

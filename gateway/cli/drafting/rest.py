@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.cli.drafting.draft import ASKED_AS, Draft, NotSpokenError, Wanted, quoted
 from gateway.cli.drafting.listing import drafted, listed
-from gateway.dialects.recognise import EITHER_OXP
+from gateway.protocols.otc.surface import EITHER_OXP
 
 FORMS = {
     "otc": {"rfc": "the OTC RFC", "otc": "OTC 1.0", "lc": "the LangChain form of OTC"},

@@ -15,10 +15,10 @@ from msgspec import Raw, Struct
 from gateway.core.jsontext import JsonError, encode
 from gateway.core.model import Json, Rejected, ToolDefinition
 from gateway.core.tool_names import DefinitionError
-from gateway.dialects import recognise
 from gateway.protocols.common import definitions
 from gateway.protocols.common import entries as lists
 from gateway.protocols.common.texts import is_suspect, with_visible_texts
+from gateway.protocols.otc import surface as recognise
 
 # A value takes about 100 bytes in memory, on top of its text.
 MAX_TOOL_VALUES = 50_000  # of one tool: some 5 ms to decode

@@ -12,13 +12,13 @@ from urllib.parse import parse_qsl, urlsplit
 
 from msgspec.structs import replace
 
-from gateway.backends.http import HttpBackend
 from gateway.backends.mcp import McpBackend
 from gateway.backends.openapi import OpenApiBackend
 from gateway.core.model import Invocation, ToolResult
 from gateway.core.ports import DispatchGate
 from gateway.net.client import Limits
 from gateway.openapi.plan import Plan
+from gateway.protocols.otc.backend import HttpBackend
 from tests.streams import Request, accepting, http_reply, read_request
 from tests.unit.backends import mcp_facing
 from tests.unit.backends.admitting import admission, context_of, settings_of

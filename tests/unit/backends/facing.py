@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gateway.backends.http import HttpBackend
 from gateway.core.errors import GatewayError
 from gateway.core.model import Invocation, ToolDefinition, ToolResult
 from gateway.offload import ChildTasks
+from gateway.protocols.otc.backend import HttpBackend
 from gateway.upstream.admission import Admission
 from gateway.upstream.replica_url import Server
 from tests.streams import http_reply

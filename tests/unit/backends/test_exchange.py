@@ -16,8 +16,8 @@ from gateway.core.errors import ErrorCode
 from gateway.core.model import Invocation, ToolResult
 from gateway.core.sse import EventParser
 from gateway.core.wire import WireRequest
-from gateway.dialects import recognise
 from gateway.net.client import Kind, Reply, TransportError
+from gateway.protocols.otc import surface as recognise
 from gateway.upstream import replica_url as replicas
 from gateway.upstream.admission import Lease
 from gateway.upstream.exchange import HttpExchange

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gateway.backends.http import HttpBackend
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.net.client import TransportError
+from gateway.protocols.otc.backend import HttpBackend
 from gateway.upstream.admission import Admission, BreakerRules
 from gateway.upstream.replica_url import Server
 from tests.unit.backends.admitting import PATIENCE_S, admission

@@ -13,9 +13,9 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from gateway.backends.http import HttpBackend
 from gateway.core.errors import ErrorCode
 from gateway.net.client import Reply, TransportError
+from gateway.protocols.otc.backend import HttpBackend
 from gateway.upstream.oauth import ClientCredentials
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.facing import INVOCATION, OK, refusal, reply

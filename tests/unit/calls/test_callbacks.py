@@ -15,9 +15,9 @@ from gateway.calls.records import CallMetadata, DeferredCall, pack_metadata
 from gateway.core.errors import StateUnavailable
 from gateway.core.sealing import Digester
 from gateway.core.wire import Head
-from gateway.dialects.recognise import REST
 from gateway.pipeline.callbacks import Callbacks, CallbackTokens
 from gateway.pipeline.request import Request
+from gateway.protocols.otc.surface import REST
 from gateway.state.memory import MemoryState
 from gateway.state.port import NewCall, State, StateLimits
 from tests.unit.desk import desk

@@ -17,9 +17,9 @@ from gateway.core import jsontext
 from gateway.core.model import ToolDefinition
 from gateway.core.ports import ANONYMOUS
 from gateway.core.wire import Head, WireReply
-from gateway.dialects import recognise
-from gateway.dialects.otc import Otc
-from gateway.dialects.rest import MIN_GZIP_BYTES
+from gateway.protocols.otc import surface as recognise
+from gateway.protocols.otc.dialect import MIN_GZIP_BYTES
+from gateway.protocols.otc.otc import Otc
 from tests.unit.published import published
 
 LONG = Router([published(f"Geo.Find{number}@1.0.0", description="Finds places. " * 5) for number in range(20)])

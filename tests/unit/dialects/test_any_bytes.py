@@ -15,10 +15,10 @@ from gateway.core.jsontext import JsonError
 from gateway.core.ports import ANONYMOUS
 from gateway.core.tool_names import DefinitionError
 from gateway.core.wire import Head, WireReply
-from gateway.dialects import recognise
-from gateway.dialects.recognise import REST
 from gateway.protocols.common import definitions, fields, replies
 from gateway.protocols.common.replies import BrokenReplyError
+from gateway.protocols.otc import surface as recognise
+from gateway.protocols.otc.surface import REST
 from tests.fuzz.documents import VALUES, damaged
 from tests.unit.dialects.answers import invocation
 from tests.wire import DIALECTS, call_examples, definition_examples

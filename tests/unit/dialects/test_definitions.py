@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from gateway.core import jsontext
 from gateway.core.tool_names import DefinitionError
-from gateway.dialects import recognise
 from gateway.protocols.common import definitions
 from gateway.protocols.common.entries import open_list
+from gateway.protocols.otc import surface as recognise
 from tests.wire import DIALECTS, DefinitionExample, canonical, definition_examples
 
 OWN = definition_examples(*DIALECTS)

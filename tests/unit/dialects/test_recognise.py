@@ -8,8 +8,9 @@ import pytest
 
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.wire import Head
-from gateway.dialects import recognise, rest
-from gateway.dialects.recognise import REST
+from gateway.protocols.otc import dialect as rest
+from gateway.protocols.otc import surface as recognise
+from gateway.protocols.otc.surface import REST
 from tests.wire import DIALECTS
 
 ENVELOPED = {"request": {"tool_id": "A.B"}}

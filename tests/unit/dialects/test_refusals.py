@@ -7,10 +7,10 @@ import pytest
 from gateway.core import jsontext
 from gateway.core.errors import ErrorCode, FixedError, GatewayError, UnauthenticatedError
 from gateway.core.wire import Head
-from gateway.dialects import recognise
-from gateway.dialects.oxp import OxpFlat
-from gateway.dialects.recognise import REST
 from gateway.protocols.common import fields
+from gateway.protocols.otc import surface as recognise
+from gateway.protocols.otc.oxp import OxpFlat
+from gateway.protocols.otc.surface import REST
 from tests.wire import DIALECTS
 
 

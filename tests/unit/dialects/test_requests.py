@@ -11,8 +11,8 @@ from gateway.core.model import CallContext, ToolCall, ToolRef
 from gateway.core.ports import ANONYMOUS
 from gateway.core.surfaces import RefusedOpening
 from gateway.core.wire import Head
-from gateway.dialects import recognise
-from gateway.dialects.recognise import REST
+from gateway.protocols.otc import surface as recognise
+from gateway.protocols.otc.surface import REST
 from tests.wire import DIALECTS
 
 STRICT = [name for name in DIALECTS if name != "lc"]

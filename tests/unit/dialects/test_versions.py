@@ -8,7 +8,7 @@ import pytest
 
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.wire import Head
-from gateway.dialects import recognise
+from gateway.protocols.otc import surface as recognise
 from tests.wire import DIALECTS
 
 RFC_URL = "https://github.com/ArcadeAI/OpenToolCalling/tree/main/specification/http/1.0/openapi.json"

@@ -13,9 +13,9 @@ from gateway.core.model import Invocation, ToolCall, ToolRef, ToolResult
 from gateway.core.ports import ANONYMOUS
 from gateway.core.surfaces import OpenedCall
 from gateway.core.wire import WireReply
-from gateway.dialects import recognise
-from gateway.dialects.recognise import REST
 from gateway.protocols.common import fields, replies
+from gateway.protocols.otc import surface as recognise
+from gateway.protocols.otc.surface import REST
 from tests.unit.dialects.answers import DEFINITION
 from tests.wire import DIALECTS, CallExample, call_examples, canonical
 

@@ -12,13 +12,13 @@ from gateway.auth.refusals import Reason
 from gateway.core.errors import ErrorCode, FailureCode, GatewayError, ServerCode
 from gateway.core.jsontext import decode
 from gateway.core.model import Json, ToolFailure, ToolResult
-from gateway.dialects.recognise import DIALECTS
 from gateway.http.accesslog import AccessLine
 from gateway.http.edge import STRICT
 from gateway.metrics.families import FAMILIES
 from gateway.metrics.recording import CALLBACK_OUTCOMES, OUTCOMES
 from gateway.net.server.refusals import Refusal
 from gateway.protocols.common.fields import STATUSES
+from gateway.protocols.otc.surface import DIALECTS
 from gateway.settings.mcp import McpSettings
 from gateway.telemetry import names as spans
 from tests.bench import picture

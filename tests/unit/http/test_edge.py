@@ -14,11 +14,11 @@ from starlette.types import Message, Receive, Scope, Send
 
 from gateway.core.tracing import identify, random_digits
 from gateway.core.wire import SERVED, Body, Headers, WireReply
-from gateway.dialects.recognise import REST
 from gateway.http.accesslog import LEFT, AccessLog, Observer
 from gateway.http.edge import Edge
 from gateway.logs.lines import Lines
 from gateway.pipeline.request import Request
+from gateway.protocols.otc.surface import REST
 from tests.support.scraping import made
 
 pytestmark = pytest.mark.anyio

@@ -9,9 +9,9 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from gateway.dialects.recognise import DIALECTS
 from gateway.http.openapi import BY_KEY, BY_TOKEN, document
 from gateway.protocols.common.fields import MAX_TOOL_ID
+from gateway.protocols.otc.surface import DIALECTS
 from tests.oracle import FAILURE_CODES, Operation
 from tests.oracle.examples import GOOD, coded
 from tests.wire import call_examples

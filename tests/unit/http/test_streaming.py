@@ -14,9 +14,9 @@ from gateway.core.model import Progress
 from gateway.core.wire import Head, Headers, WireReply
 from gateway.dialects.mcp_answers import McpEncoder, McpStream
 from gateway.dialects.mcp_wire import MODERN
-from gateway.dialects.recognise import REST
 from gateway.http.streaming import LateStream, Unanswered, as_accepted
 from gateway.pipeline.request import Request
+from gateway.protocols.otc.surface import REST
 
 pytestmark = pytest.mark.anyio
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from gateway.core.jsontext import encode
 from gateway.core.model import Json, JsonObject, ToolCall, ToolDefinition, ToolRef, ToolResult
 from gateway.core.wire import WireReply
-from gateway.dialects import rest
 from gateway.protocols.common import definitions, fields
+from gateway.protocols.otc import dialect as rest
 
 
 class Otc(rest.RestDialect):

@@ -8,8 +8,8 @@ from gateway.core.errors import GatewayError
 from gateway.core.jsontext import encode
 from gateway.core.model import Invocation, Json, JsonObject, ToolCall, ToolResult
 from gateway.core.wire import Head, WireReply, WireRequest
-from gateway.dialects import rest
 from gateway.protocols.common import fields
+from gateway.protocols.otc import dialect as rest
 
 VERSION_HEADER = (rest.HEADER, rest.HEADER_VERSION.encode("ascii"))
 CALL_HEADERS = (*fields.CALL_HEADERS, VERSION_HEADER)

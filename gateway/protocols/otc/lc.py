@@ -14,8 +14,8 @@ from gateway.core.jsontext import encode
 from gateway.core.model import Invocation, Json, JsonObject, ToolCall, ToolRef, ToolResult
 from gateway.core.tool_names import full_version
 from gateway.core.wire import Answer, WireReply
-from gateway.dialects import rest
 from gateway.protocols.common import fields, replies
+from gateway.protocols.otc import dialect as rest
 
 # These callers name a tool by its id or, as their adapters do, by its name; `@1.2` counts as 1.2.0.
 NAMED_TOOL = re.compile(r"([A-Za-z0-9_-]{1,64}|[A-Za-z0-9_]+\.[A-Za-z0-9_]+)(?:@([0-9]{1,20}(?:\.[0-9]{1,20}){0,2}))?")

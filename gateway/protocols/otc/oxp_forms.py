@@ -17,8 +17,9 @@ from gateway.core.errors import GatewayError
 from gateway.core.model import Invocation, Json, JsonObject, ToolResult
 from gateway.core.ports import CallCodec, DispatchGate, ServerDialect
 from gateway.core.wire import Answer
-from gateway.dialects import recognise, rest
 from gateway.protocols.common import replies
+from gateway.protocols.otc import dialect as rest
+from gateway.protocols.otc import surface as recognise
 
 log = logging.getLogger("gateway.backends")
 

@@ -6,14 +6,15 @@ from collections.abc import Coroutine
 from math import inf
 from typing import Any, Literal
 
-from gateway.backends.oxp_forms import OxpForms
 from gateway.core.errors import unavailable
 from gateway.core.jsontext import encode
 from gateway.core.model import Invocation, Listing, ToolResult
 from gateway.core.ports import Backend, DispatchGate, ServerDialect
-from gateway.dialects import recognise, rest
 from gateway.net.client import Reply
 from gateway.protocols.common.listing import NO_REPORT, Group, Report, read_list
+from gateway.protocols.otc import dialect as rest
+from gateway.protocols.otc import surface as recognise
+from gateway.protocols.otc.oxp_forms import OxpForms
 from gateway.settings import HttpBackendSettings
 from gateway.upstream.exchange import HttpExchange
 from gateway.upstream.list_reader import ListReader

@@ -13,12 +13,12 @@ from gateway.core.model import Json, JsonObject
 from gateway.core.ports import Caller
 from gateway.core.surfaces import Endpoint, Opened, OpenedCall, OpenedList, RefusedOpening
 from gateway.core.wire import Head, WireReply
-from gateway.dialects import rest
-from gateway.dialects.lc import Lc
-from gateway.dialects.otc import Otc, Rfc
-from gateway.dialects.oxp import OxpEnveloped, OxpFlat
-from gateway.dialects.rest import RestDialect
 from gateway.protocols.common import fields
+from gateway.protocols.otc import dialect as rest
+from gateway.protocols.otc.dialect import RestDialect
+from gateway.protocols.otc.lc import Lc
+from gateway.protocols.otc.otc import Otc, Rfc
+from gateway.protocols.otc.oxp import OxpEnveloped, OxpFlat
 
 RFC, OTC, OXP, OXP_ENV, LC = Rfc(), Otc(), OxpFlat(), OxpEnveloped(), Lc()
 DIALECTS: dict[str, RestDialect] = {dialect.name: dialect for dialect in (RFC, OTC, OXP, OXP_ENV, LC)}
