@@ -23,7 +23,6 @@ from gateway.assembly.draining import BackendDrainer, until_quiet
 from gateway.assembly.expiry import expiries
 from gateway.assembly.generation import Current, Generation, keep_or_make, with_fixed
 from gateway.auth import IssuerStatus
-from gateway.backends.callback_receiver import absent_receivers
 from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.registry import Calls
 from gateway.catalogue.catalogue import Catalogue
@@ -53,6 +52,7 @@ from gateway.pipeline.listeners import Listeners
 from gateway.pipeline.pipeline import Pipeline
 from gateway.pipeline.request import Request
 from gateway.pipeline.responses import ResponseBuilder
+from gateway.protocols.rap.receiver import absent_receivers
 from gateway.settings import Config, StateSettings
 from gateway.telemetry import wiring
 from gateway.upstream.list_reader import LIST_MEMORY_BYTES

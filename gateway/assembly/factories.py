@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gateway.backends.callback import CallbackBackend
 from gateway.backends.mcp import McpBackend
 from gateway.backends.openapi import OpenApiBackend
 from gateway.backends.rcrt import RcrtBackend
@@ -25,6 +24,7 @@ from gateway.dialects.mcp_auth import Protection
 from gateway.http.origins import PageOrigins
 from gateway.protocols.otc.backend import HttpBackend
 from gateway.protocols.otc.surface import REST
+from gateway.protocols.rap.backend import CallbackBackend
 from gateway.ratelimit import MemoryBuckets, RateLimits, Rule
 from gateway.ratelimit.calendar import DAY_S
 from gateway.ratelimit.rules import CALENDAR_STEP_S

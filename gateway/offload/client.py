@@ -20,9 +20,9 @@ from msgspec import Raw
 
 from gateway.core import jsontext
 from gateway.core.model import Arguments, Decode, Json
-from gateway.dialects.callback import Callback
 from gateway.offload import tasks
 from gateway.offload.tasks import HEAD, MAX_FRAME_BYTES, Parts, Task
+from gateway.protocols.rap.messages import Callback
 from gateway.schemas import CompiledSchema
 
 log = logging.getLogger("gateway.offload")

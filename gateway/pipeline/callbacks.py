@@ -21,8 +21,8 @@ from gateway.core.ports import Receiver
 from gateway.core.sealing import Digester, hashed, hashers
 from gateway.core.tracing import Trace
 from gateway.core.wire import Body
-from gateway.dialects import callback
 from gateway.pipeline.request import Request
+from gateway.protocols.rap import messages as callback
 from gateway.state.port import DONE, Record, State
 
 log = logging.getLogger("gateway.callbacks")

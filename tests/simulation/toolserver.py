@@ -10,11 +10,11 @@ import random
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gateway.backends.callback_receiver import CallbackReceiver
 from gateway.core.errors import unavailable
 from gateway.core.model import Invocation, Listing, ToolFailure, ToolResult
 from gateway.core.ports import DispatchGate
-from gateway.dialects.callback import invocation_id
+from gateway.protocols.rap.messages import invocation_id
+from gateway.protocols.rap.receiver import CallbackReceiver
 from gateway.upstream.admission import Admission, AdmissionLimits
 from tests.simulation.loop import HERE, NETWORK, on
 from tests.simulation.servers import Stream

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.backends.callback import ACK_TIMEOUT_S
+from gateway.protocols.rap.backend import ACK_TIMEOUT_S
 from tests import plainhttp
 from tests.live.calls.site import KEY, callback_settings
 from tests.support.calling import call, caller, value

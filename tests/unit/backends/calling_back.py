@@ -8,9 +8,9 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.backends.callback import CallbackBackend
 from gateway.core.model import SINGLE_CALL_GROUP, Invocation, JsonObject, ToolDefinition, ToolResult
 from gateway.offload import ChildTasks
+from gateway.protocols.rap.backend import CallbackBackend
 from gateway.upstream.admission import Admission
 from gateway.upstream.replica_url import Server as Place
 from tests.unit.backends.admitting import admission, context_of, settings_of

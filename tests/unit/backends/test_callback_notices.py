@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from gateway.backends.callback_notices import CLOSE_WITHIN_S, MAX_WAITING, SENDERS, Notices
-from gateway.backends.callback_targets import CallbackTargets
 from gateway.net.client import Pool
+from gateway.protocols.rap.notices import CLOSE_WITHIN_S, MAX_WAITING, SENDERS, Notices
+from gateway.protocols.rap.targets import CallbackTargets
 from tests.unit.backends.admitting import admission
 from tests.unit.backends.calling_back import CALL_ID, GROUP, LONE, Toolset, facing
 from tests.unit.backends.facing import reply

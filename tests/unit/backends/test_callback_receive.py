@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from gateway.backends.callback_receiver import absent_receivers
 from gateway.core.model import ToolFailure, ToolResult
 from gateway.offload import ChildTasks
+from gateway.protocols.rap.receiver import absent_receivers
 from tests.unit.backends.calling_back import (
     CALL_ID,
     GROUP,

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 import pytest
 from msgspec.structs import replace
 
-from gateway.backends.callback import CallbackBackend
-from gateway.backends.callback_targets import REMEMBERED, CallbackTargets
 from gateway.core.errors import ErrorCode
 from gateway.core.jsontext import encode
 from gateway.core.model import Invocation
 from gateway.net.client import Origin, Pool
 from gateway.offload import ChildTasks
+from gateway.protocols.rap.backend import CallbackBackend
+from gateway.protocols.rap.targets import REMEMBERED, CallbackTargets
 from gateway.upstream.admission import Admission, BreakerRules
 from gateway.upstream.replica_url import Server
 from tests.unit.backends.admitting import admission, context_of, settings_of

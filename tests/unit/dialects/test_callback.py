@@ -12,9 +12,10 @@ import pytest
 
 from gateway.core import jsontext
 from gateway.core.model import Decode, Invocation, ToolDefinition
-from gateway.dialects import callback, callback_toolset
-from gateway.dialects.callback import FOREIGN, UNKNOWN, Callback, Refused, decode_callback
 from gateway.protocols.common.listing import Summary
+from gateway.protocols.rap import messages as callback
+from gateway.protocols.rap import toolset as callback_toolset
+from gateway.protocols.rap.messages import FOREIGN, UNKNOWN, Callback, Refused, decode_callback
 from tests.unit.dialects.answers import offered
 from tests.wire import canonical
 

@@ -14,15 +14,16 @@ from typing import Literal
 
 from msgspec.structs import replace
 
-from gateway.backends.callback_notices import Notices
-from gateway.backends.callback_receiver import CallbackReceiver
-from gateway.backends.callback_targets import CallbackTargets, Target
 from gateway.core.errors import UNAVAILABLE, ErrorCode, unavailable
 from gateway.core.model import SINGLE_CALL_GROUP, Invocation, Listing, Rejected, ToolFailure, ToolResult
 from gateway.core.ports import DispatchGate
-from gateway.dialects import callback, callback_toolset
 from gateway.net.client import Kind, Origin, Reply, TransportError
 from gateway.protocols.common import replies
+from gateway.protocols.rap import messages as callback
+from gateway.protocols.rap import toolset as callback_toolset
+from gateway.protocols.rap.notices import Notices
+from gateway.protocols.rap.receiver import CallbackReceiver
+from gateway.protocols.rap.targets import CallbackTargets, Target
 from gateway.settings import CallbackBackendSettings
 from gateway.upstream.admission import Lease
 from gateway.upstream.exchange import BROKEN, HttpExchange, check_sent, note_broken_off, note_status

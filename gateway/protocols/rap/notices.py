@@ -11,12 +11,12 @@ import logging
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from gateway.backends.callback_targets import CallbackTargets
 from gateway.core.model import SINGLE_CALL_GROUP
 from gateway.core.wire import WireRequest
-from gateway.dialects import callback
 from gateway.net.client import Pool, TransportError
 from gateway.protocols.common.fields import JSON_TYPE
+from gateway.protocols.rap import messages as callback
+from gateway.protocols.rap.targets import CallbackTargets
 from gateway.upstream.credentials import Credentials
 from gateway.upstream.replica_url import USER_AGENT, Server
 

@@ -15,11 +15,11 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import assert_never
 
-from gateway.backends.callback_notices import Notices
 from gateway.core.model import Decode, ToolResult
 from gateway.core.ports import Outcomes
-from gateway.dialects import callback
 from gateway.offload import ChildTasks, OffloadError, OverrunError
+from gateway.protocols.rap import messages as callback
+from gateway.protocols.rap.notices import Notices
 from gateway.upstream.consent_links import is_https_or_loopback
 
 log = logging.getLogger("gateway.backends")

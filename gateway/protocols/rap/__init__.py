@@ -1,0 +1,1 @@
+"""Callback invocation (RAP): tool servers that call back when a tool has ended."""
