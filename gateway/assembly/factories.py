@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gateway.backends.mcp import McpBackend
 from gateway.backends.openapi import OpenApiBackend
-from gateway.backends.rcrt import RcrtBackend
 from gateway.catalogue.evaluation import Source
 from gateway.catalogue.published import InputCheck, OutputCheck, Route
 from gateway.core.encoders import Encoder
@@ -25,6 +24,7 @@ from gateway.http.origins import PageOrigins
 from gateway.protocols.otc.backend import HttpBackend
 from gateway.protocols.otc.surface import REST
 from gateway.protocols.rap.backend import CallbackBackend
+from gateway.protocols.rcrt.backend import RcrtBackend
 from gateway.ratelimit import MemoryBuckets, RateLimits, Rule
 from gateway.ratelimit.calendar import DAY_S
 from gateway.ratelimit.rules import CALENDAR_STEP_S

@@ -15,10 +15,11 @@ from gateway.core import jsontext
 from gateway.core.model import ToolResult
 from gateway.core.sse import EventParser
 from gateway.core.tool_names import DefinitionError
-from gateway.dialects import rcrt, rcrt_tools
 from gateway.protocols.otc import surface as recognise
 from gateway.protocols.rap import messages as callback
 from gateway.protocols.rap.toolset import read_toolset
+from gateway.protocols.rcrt import breadcrumbs as rcrt
+from gateway.protocols.rcrt import tools as rcrt_tools
 from gateway.upstream import consent_links as challenges
 from tests.fuzz.documents import VALUES, damaged, damaged_bytes
 from tests.support.keys import jwk

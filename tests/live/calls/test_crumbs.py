@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.backends.rcrt_tokens import BETWEEN_TOKENS_S
+from gateway.protocols.rcrt.tokens import BETWEEN_TOKENS_S
 from tests import plainhttp
 from tests.live.calls.site import AGENT_ID, OWNER_ID, order, outcome, replica, taken
 from tests.support.calling import assert_unavailable, call, call_once, failure, result, value

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.dialects.rcrt import NOT_STORED
+from gateway.protocols.rcrt.breadcrumbs import NOT_STORED
 from tests import plainhttp
 from tests.live.calls.site import AGENT_ID, OWNER_ID, replica, taken
 from tests.support.calling import call, result

@@ -10,10 +10,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gateway.backends.rcrt import RcrtBackend
-from gateway.backends.rcrt_client import Timings
 from gateway.core.model import Invocation, JsonObject, ToolDefinition, ToolResult
 from gateway.net.client import Limits
+from gateway.protocols.rcrt.backend import RcrtBackend
+from gateway.protocols.rcrt.client import Timings
 from gateway.upstream.admission import Admission
 from gateway.upstream.replica_url import Server
 from tests.unit.backends.admitting import admission, context_of, settings_of

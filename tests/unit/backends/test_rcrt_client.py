@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from gateway.backends.rcrt_answers import AnswerError, BrokenAnswerError
-from gateway.backends.rcrt_client import RcrtClient, Timings
-from gateway.backends.rcrt_tokens import Tokens
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.net.client import Kind, TransportError
 from gateway.offload import ChildTasks
+from gateway.protocols.rcrt.answers import AnswerError, BrokenAnswerError
+from gateway.protocols.rcrt.client import RcrtClient, Timings
+from gateway.protocols.rcrt.tokens import Tokens
 from gateway.upstream.replica_url import Server as ToolServer
 from tests.unit.backends.admitting import PATIENCE_S
 from tests.unit.backends.crumbs import AGENT, OWNER, rcrt_settings

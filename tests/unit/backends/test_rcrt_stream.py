@@ -10,12 +10,12 @@ from dataclasses import replace
 
 import pytest
 
-from gateway.backends.rcrt_client import RcrtClient, Timings
-from gateway.backends.rcrt_stream import EventStream, reconnect_wait_s
 from gateway.core.backoff import JITTER
-from gateway.dialects.rcrt import Crumb
 from gateway.net.client import Pool
 from gateway.offload import ChildTasks
+from gateway.protocols.rcrt.breadcrumbs import Crumb
+from gateway.protocols.rcrt.client import RcrtClient, Timings
+from gateway.protocols.rcrt.stream import EventStream, reconnect_wait_s
 from gateway.upstream.replica_url import Server as ToolServer
 from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.crumbs import (

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.core.errors import GatewayError
 from gateway.core.model import Invocation, ToolResult
-from gateway.dialects import rcrt
+from gateway.protocols.rcrt import breadcrumbs as rcrt
 from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.crumbs import (
     FAST_POLL,

@@ -9,12 +9,12 @@ import pytest
 
 from gateway.core.jsontext import encode
 from gateway.core.model import Rejected, ToolDefinition
-from gateway.dialects import rcrt_tools
 from gateway.protocols.common import entries as lists
 from gateway.protocols.common import listing as listings
 from gateway.protocols.common.definitions import UnreadableTool
 from gateway.protocols.otc import dialect as rest
 from gateway.protocols.rap import toolset as callback_toolset
+from gateway.protocols.rcrt import tools as rcrt_tools
 from tests.unit.dialects.answers import offered
 
 TOOL = {"id": "A.B@1.0.0", "description": "Does.", "input_schema": {}}

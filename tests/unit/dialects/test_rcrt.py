@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import Invocation, ToolFailure, ToolResult
-from gateway.dialects import rcrt
-from gateway.dialects.rcrt import Crumb
+from gateway.protocols.rcrt import breadcrumbs as rcrt
+from gateway.protocols.rcrt.breadcrumbs import Crumb
 from tests.unit.dialects.answers import DEFINITION
 from tests.wire import ROOT, canonical
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gateway.core.tool_names import DefinitionError
-from gateway.dialects.rcrt import Crumb
-from gateway.dialects.rcrt_tools import is_callable, read_tool, tool_name
+from gateway.protocols.rcrt.breadcrumbs import Crumb
+from gateway.protocols.rcrt.tools import is_callable, read_tool, tool_name
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "number"}}}
 

@@ -14,15 +14,15 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Any
 
-from gateway.backends.rcrt_answers import FAILURES, BrokenAnswerError
-from gateway.backends.rcrt_client import RcrtClient
-from gateway.backends.rcrt_stream import EventStream
 from gateway.core.backoff import Backoff
 from gateway.core.errors import unavailable
 from gateway.core.model import ToolResult
 from gateway.core.ports import DispatchGate, Outcomes
-from gateway.dialects import rcrt
 from gateway.net.client import Kind, TransportError
+from gateway.protocols.rcrt import breadcrumbs as rcrt
+from gateway.protocols.rcrt.answers import FAILURES, BrokenAnswerError
+from gateway.protocols.rcrt.client import RcrtClient
+from gateway.protocols.rcrt.stream import EventStream
 
 log = logging.getLogger("gateway.backends")
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from gateway.backends.rcrt_answers import AnswerError, BrokenAnswerError, check_type, decode, reason
-from gateway.backends.rcrt_tokens import Tokens
 from gateway.core import jsontext
 from gateway.core.model import Json, JsonObject
 from gateway.core.wire import Headers
-from gateway.dialects.rcrt import MAX_DEPTH, OWN_TAG, REQUEST_SCHEMAS, Crumb, decode_crumb
 from gateway.net.client import Reply
 from gateway.offload import ChildTasks, OffloadError
 from gateway.protocols.common.fields import JSON_TYPE
+from gateway.protocols.rcrt.answers import AnswerError, BrokenAnswerError, check_type, decode, reason
+from gateway.protocols.rcrt.breadcrumbs import MAX_DEPTH, OWN_TAG, REQUEST_SCHEMAS, Crumb, decode_crumb
+from gateway.protocols.rcrt.tokens import Tokens
 from gateway.settings import RcrtBackendSettings
 from gateway.upstream.replica_url import USER_AGENT, Server
 

@@ -9,15 +9,16 @@ from time import monotonic
 
 from msgspec import Struct
 
-from gateway.backends.rcrt_answers import FAILURES, WideAnswerError, check_type
-from gateway.backends.rcrt_client import RcrtClient
 from gateway.core.errors import GatewayError, unavailable
 from gateway.core.jsontext import encode
 from gateway.core.model import JsonObject, Listing, Rejected, ToolDefinition
 from gateway.core.tool_names import DefinitionError
-from gateway.dialects import rcrt, rcrt_tools
 from gateway.offload import Offload
 from gateway.protocols.common.listing import MAX_VALUES, most_values
+from gateway.protocols.rcrt import breadcrumbs as rcrt
+from gateway.protocols.rcrt import tools as rcrt_tools
+from gateway.protocols.rcrt.answers import FAILURES, WideAnswerError, check_type
+from gateway.protocols.rcrt.client import RcrtClient
 from gateway.settings import RcrtBackendSettings
 from gateway.upstream.list_reader import ListReader
 

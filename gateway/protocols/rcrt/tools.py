@@ -9,10 +9,10 @@ from gateway.core import tool_names as naming
 from gateway.core.jsontext import JsonError, decode, encode
 from gateway.core.model import Json, JsonObject, ToolDefinition
 from gateway.core.tool_names import DefinitionError
-from gateway.dialects.rcrt import MAX_DEPTH, Crumb, decode_crumb
 from gateway.protocols.common.fields import string
 from gateway.protocols.common.listing import MAX_SHOWN, Gathered, Summary, decode_bounds
 from gateway.protocols.common.texts import with_visible_texts
+from gateway.protocols.rcrt.breadcrumbs import MAX_DEPTH, Crumb, decode_crumb
 
 TOOL_TAG = "tool:"
 APPROVED = "approved"  # the newer edition runs nothing without this tag; the older knows none

@@ -14,18 +14,18 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Literal
 
-from gateway.backends.rcrt_answers import FAILURES, AnswerError
-from gateway.backends.rcrt_client import RcrtClient, Timings
-from gateway.backends.rcrt_discovery import Discovery
-from gateway.backends.rcrt_pending import PendingCall, PendingCalls
-from gateway.backends.rcrt_stream import EventStream
 from gateway.core import jsontext
 from gateway.core.errors import ErrorCode, GatewayError, unavailable
 from gateway.core.model import Invocation, Listing, ToolFailure, ToolResult
 from gateway.core.ports import DispatchGate
 from gateway.core.wire import Headers
-from gateway.dialects import rcrt
 from gateway.net.client import TransportError
+from gateway.protocols.rcrt import breadcrumbs as rcrt
+from gateway.protocols.rcrt.answers import FAILURES, AnswerError
+from gateway.protocols.rcrt.client import RcrtClient, Timings
+from gateway.protocols.rcrt.discovery import Discovery
+from gateway.protocols.rcrt.pending import PendingCall, PendingCalls
+from gateway.protocols.rcrt.stream import EventStream
 from gateway.settings import RcrtBackendSettings
 from gateway.upstream.admission import Lease
 from gateway.upstream.exchange import check_sent, note_broken_off

@@ -7,13 +7,13 @@ import time
 from collections.abc import Callable
 from math import inf
 
-from gateway.backends.rcrt_answers import AnswerError, BrokenAnswerError, decode, reason
 from gateway.core import jsontext
 from gateway.core.errors import RETRY_AFTER_S, GatewayError, unavailable
 from gateway.core.wire import Headers
 from gateway.net.client import Reply, TransportError
 from gateway.protocols.common.fields import JSON_TYPE
 from gateway.protocols.common.replies import retry_after_s
+from gateway.protocols.rcrt.answers import AnswerError, BrokenAnswerError, decode, reason
 from gateway.settings import RcrtBackendSettings
 from gateway.upstream.credentials import credentials_of
 from gateway.upstream.replica_url import USER_AGENT, Server

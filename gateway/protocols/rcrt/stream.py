@@ -13,13 +13,13 @@ from collections.abc import Callable
 from math import inf
 from typing import NoReturn
 
-from gateway.backends.rcrt_client import RcrtClient, Timings
 from gateway.core import jsontext
 from gateway.core.backoff import jittered
 from gateway.core.errors import GatewayError
 from gateway.core.sse import is_event_stream
-from gateway.dialects.rcrt import MAX_DEPTH, Crumb, asked, decode_event
 from gateway.net.client import EventBudget, EventReader, StreamedReply, TransportError
+from gateway.protocols.rcrt.breadcrumbs import MAX_DEPTH, Crumb, asked, decode_event
+from gateway.protocols.rcrt.client import RcrtClient, Timings
 from gateway.upstream.replica_url import USER_AGENT
 
 log = logging.getLogger("gateway.backends")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from gateway.core import jsontext
 from gateway.core.errors import GatewayError
 from gateway.core.model import Json
-from gateway.dialects.rcrt import MAX_DEPTH
 from gateway.net.client import Reply, TransportError
+from gateway.protocols.rcrt.breadcrumbs import MAX_DEPTH
 
 MAX_REASON = 200  # characters of a plain-text error that go to our log
 

@@ -1,0 +1,1 @@
+"""RCRT: tools that are called and answer by breadcrumbs."""
