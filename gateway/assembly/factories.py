@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gateway.backends.mcp import McpBackend
 from gateway.backends.openapi import OpenApiBackend
 from gateway.catalogue.evaluation import Source
 from gateway.catalogue.published import InputCheck, OutputCheck, Route
@@ -17,10 +16,11 @@ from gateway.core.encoders import Encoder
 from gateway.core.ports import Backend, Receiver
 from gateway.core.sealing import Digester, Sealer, TimedSealer
 from gateway.core.surfaces import Surface
-from gateway.dialects import mcp
-from gateway.dialects.mcp import McpSurface
-from gateway.dialects.mcp_auth import Protection
 from gateway.http.origins import PageOrigins
+from gateway.protocols.mcp.callers import surface as mcp
+from gateway.protocols.mcp.callers.auth import Protection
+from gateway.protocols.mcp.callers.surface import McpSurface
+from gateway.protocols.mcp.servers.backend import McpBackend
 from gateway.protocols.otc.backend import HttpBackend
 from gateway.protocols.otc.surface import REST
 from gateway.protocols.rap.backend import CallbackBackend

@@ -20,7 +20,7 @@ from gateway.bridge.requests import Message, Refused, check_caller, check_modern
 from gateway.bridge.unread import Unread
 from gateway.core.jsontext import encode
 from gateway.core.model import JsonObject
-from gateway.dialects.mcp_wire import INVALID, NO_METHOD, SESSION, UNSUPPORTED_VERSION, envelope
+from gateway.protocols.mcp.wire import INVALID, NO_METHOD, SESSION, UNSUPPORTED_VERSION, envelope
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_LISTENERS = 64  # open streams of notifications

@@ -18,7 +18,7 @@ from gateway.bridge.program import Program
 from gateway.bridge.relay import Asked, BusyError, Relay
 from gateway.core import jsontext
 from gateway.core.model import Json, JsonObject
-from gateway.dialects.mcp_wire import (
+from gateway.protocols.mcp.wire import (
     CAPABILITIES_MEMBER,
     CLIENT_MEMBER,
     LEGACY,

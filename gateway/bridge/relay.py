@@ -19,7 +19,7 @@ from gateway.bridge.unread import Unread
 from gateway.core import jsontext
 from gateway.core.jsontext import encode
 from gateway.core.model import Json, JsonObject
-from gateway.dialects.mcp_wire import INTERNAL, NO_METHOD, SUBSCRIPTION_MEMBER, envelope
+from gateway.protocols.mcp.wire import INTERNAL, NO_METHOD, SUBSCRIPTION_MEMBER, envelope
 
 MAX_WAITING = 256  # requests at once
 MAX_UNSENT_BYTES = 16 * 1024 * 1024  # of messages that the program has not read; more requests are refused then

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from gateway.core import jsontext
 from gateway.core.model import Json, JsonObject
-from gateway.dialects.mcp_wire import (
+from gateway.protocols.mcp.wire import (
     CAPABILITIES_MEMBER,
     HEADER_MISMATCH,
     INVALID,

@@ -10,8 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from gateway.dialects import mcp_auth
 from gateway.http.routes import METADATA
+from gateway.protocols.mcp.callers import auth as mcp_auth
 from gateway.settings import Config
 
 TOOLKIT = re.compile(r"[A-Za-z0-9_]{1,128}")

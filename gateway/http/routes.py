@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from gateway.dialects import mcp_auth
 from gateway.pipeline import callbacks, challenges
 from gateway.pipeline.request import Request
+from gateway.protocols.mcp.callers import auth as mcp_auth
 from gateway.protocols.otc.surface import DIALECTS
 
 CALLBACKS, CHALLENGES, CALLS = callbacks.PATH, challenges.PATH, "/calls/"

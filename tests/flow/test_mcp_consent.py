@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.dialects.mcp_consent import MAX_CHALLENGES
+from gateway.protocols.mcp.callers.consent import MAX_CHALLENGES
 from tests import plainhttp
 from tests.flow.builds import DEADLINE_S, builds
 from tests.flow.caller import Caller

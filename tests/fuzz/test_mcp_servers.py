@@ -8,14 +8,15 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.backends.mcp_channel import McpReply
 from gateway.core import jsontext
 from gateway.core.errors import GatewayError
 from gateway.core.model import ToolResult
-from gateway.dialects import mcp_responses, mcp_server_tasks
-from gateway.dialects.mcp_answers import McpEncoder
-from gateway.dialects.mcp_server import NegotiatedSession
 from gateway.protocols.common.replies import BrokenReplyError
+from gateway.protocols.mcp.callers.answers import McpEncoder
+from gateway.protocols.mcp.servers import responses as mcp_responses
+from gateway.protocols.mcp.servers import task_messages as mcp_server_tasks
+from gateway.protocols.mcp.servers.channel import McpReply
+from gateway.protocols.mcp.servers.requests import NegotiatedSession
 from tests.fuzz.documents import damaged, damaged_bytes
 from tests.unit.backends.mcp_facing import INVOCATION, LEGACY, MODERN, backend_at
 

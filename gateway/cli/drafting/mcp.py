@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from gateway.backends.mcp import McpBackend
 from gateway.cli.drafting.draft import Draft, NotSpokenError, Wanted, quoted
 from gateway.cli.drafting.listing import drafted, listed
+from gateway.protocols.mcp.servers.backend import McpBackend
 
 USUAL = "/mcp"
 

@@ -20,7 +20,7 @@ import pytest
 from gateway.bridge.program import Program
 from gateway.bridge.relay import ENDED, MAX_UNSENT_BYTES
 from gateway.cli.output import FAILED, USAGE
-from gateway.dialects.mcp_wire import CAPABILITIES_MEMBER, MODERN, VERSION_MEMBER
+from gateway.protocols.mcp.wire import CAPABILITIES_MEMBER, MODERN, VERSION_MEMBER
 from tests import plainhttp
 from tests.support.terminal import ROOT, TOOLGATE, Running, entered, eventually, gone, running
 

@@ -10,9 +10,9 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gateway.backends.mcp import McpBackend
 from gateway.core.model import Invocation, ToolDefinition
 from gateway.net.client import Limits
+from gateway.protocols.mcp.servers.backend import McpBackend
 from gateway.upstream.admission import Admission
 from gateway.upstream.replica_url import Server
 from tests.streams import Request, accepting, http_reply, read_request

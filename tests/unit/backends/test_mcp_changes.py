@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.backends.mcp_changes import Pauses
+from gateway.protocols.mcp.servers.changes import Pauses
 from tests.streams import http_reply
 from tests.unit.backends.mcp_facing import (
     END,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gateway.backends.mcp_inputs import KEPT_S, MAX_BYTES, McpInputs
 from gateway.core.errors import ErrorCode
 from gateway.core.model import Invocation
+from gateway.protocols.mcp.servers.inputs import KEPT_S, MAX_BYTES, McpInputs
 from tests.unit.backends.facing import refusal
 from tests.unit.backends.mcp_facing import INVOCATION, Talk, facing
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from gateway.backends.mcp_pages import MAX_PAGES, all_pages
 from gateway.core.errors import ErrorCode
 from gateway.core.model import JsonObject
-from gateway.dialects.mcp_pages import is_page, read_page
 from gateway.net.client import Reply
 from gateway.offload import Offload
+from gateway.protocols.mcp.servers.list_page import is_page, read_page
+from gateway.protocols.mcp.servers.pages import MAX_PAGES, all_pages
 from tests.unit.backends.facing import refusal
 from tests.unit.backends.mcp_facing import Talk, event, facing
 

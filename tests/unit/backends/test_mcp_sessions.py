@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from gateway.backends.mcp import McpBackend
-from gateway.backends.mcp_channel import McpChannel
-from gateway.backends.mcp_sessions import IDLE_S, REPROBE_S, McpSessions
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import CallContext, Invocation, ToolResult
+from gateway.protocols.mcp.servers.backend import McpBackend
+from gateway.protocols.mcp.servers.channel import McpChannel
+from gateway.protocols.mcp.servers.sessions import IDLE_S, REPROBE_S, McpSessions
 from tests.streams import http_reply
 from tests.unit.backends.admitting import admission
 from tests.unit.backends.facing import refusal

@@ -14,7 +14,7 @@ from gateway.bridge.endpoint import MAX_BODY_BYTES, Endpoint
 from gateway.bridge.handshake import Ready
 from gateway.bridge.relay import MAX_UNSENT_BYTES
 from gateway.bridge.run import LOCAL_NAMES, PATH
-from gateway.dialects.mcp_wire import CAPABILITIES_MEMBER, MODERN, VERSION_MEMBER
+from gateway.protocols.mcp.wire import CAPABILITIES_MEMBER, MODERN, VERSION_MEMBER
 from tests.unit.bridge.pipes import Server
 
 pytestmark = pytest.mark.anyio

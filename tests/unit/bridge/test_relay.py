@@ -11,7 +11,7 @@ import pytest
 
 from gateway.bridge.relay import CANCELLED, ENDED, MAX_UNSENT_BYTES, MAX_WAITING, BusyError, Reply
 from gateway.bridge.unread import MAX_QUEUED, MAX_QUEUED_BYTES, Unread
-from gateway.dialects.mcp_wire import INTERNAL, NO_METHOD, SUBSCRIPTION_MEMBER
+from gateway.protocols.mcp.wire import INTERNAL, NO_METHOD, SUBSCRIPTION_MEMBER
 from tests.unit.bridge.pipes import got, relayed, say
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.bridge.requests import Refused, check_caller, check_modern, read_message
 from gateway.bridge.run import LOCAL_NAMES, is_loopback
-from gateway.dialects.mcp_wire import CAPABILITIES_MEMBER, MODERN, VERSION_MEMBER
+from gateway.protocols.mcp.wire import CAPABILITIES_MEMBER, MODERN, VERSION_MEMBER
 
 LOCAL = LOCAL_NAMES
 JSON = {b"content-type": b"application/json"}

@@ -13,12 +13,13 @@ from msgspec.structs import replace
 
 from gateway.core.errors import GatewayError
 from gateway.core.model import Invocation
-from gateway.dialects import mcp_responses, mcp_results
-from gateway.dialects.mcp_results import RpcFailure
-from gateway.dialects.mcp_server import NegotiatedSession
 from gateway.net.client import Reply
 from gateway.protocols.common import replies
 from gateway.protocols.common.replies import BrokenReplyError
+from gateway.protocols.mcp.servers import responses as mcp_responses
+from gateway.protocols.mcp.servers import results as mcp_results
+from gateway.protocols.mcp.servers.requests import NegotiatedSession
+from gateway.protocols.mcp.servers.results import RpcFailure
 from gateway.protocols.rcrt import breadcrumbs as rcrt
 from gateway.upstream.consent_links import MAX_URL, is_https_or_loopback
 from tests.unit.backends.mcp_facing import INVOCATION

@@ -14,9 +14,9 @@ from gateway.calls.records import pack, unpack
 from gateway.core.jsontext import encode
 from gateway.core.model import Invocation, JsonObject, ToolDefinition, ToolFailure, ToolResult
 from gateway.core.wire import Head
-from gateway.dialects.mcp_answers import McpEncoder
-from gateway.dialects.mcp_results import tool_result
-from gateway.dialects.mcp_wire import LEGACY, MODERN
+from gateway.protocols.mcp.callers.answers import McpEncoder
+from gateway.protocols.mcp.servers.results import tool_result
+from gateway.protocols.mcp.wire import LEGACY, MODERN
 
 DEFINITION = ToolDefinition(
     tool="Map.Show",

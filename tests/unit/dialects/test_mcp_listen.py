@@ -12,9 +12,9 @@ from gateway.core.model import Json
 from gateway.core.ports import ANONYMOUS
 from gateway.core.surfaces import Opened, OpenedListen, OpenedOverview, RefusedOpening
 from gateway.core.wire import Head
-from gateway.dialects.mcp import McpSurface
-from gateway.dialects.mcp_auth import Protection
-from gateway.dialects.mcp_wire import MODERN
+from gateway.protocols.mcp.callers.auth import Protection
+from gateway.protocols.mcp.callers.surface import McpSurface
+from gateway.protocols.mcp.wire import MODERN
 from tests.support.listening import ANY, META, SUBSCRIPTION
 
 SEALED = b"sealed"

@@ -10,9 +10,9 @@ import pytest
 
 from gateway.core.jsontext import encode
 from gateway.core.model import AuthorizationRequirement, Requirements, ToolDefinition
-from gateway.dialects.mcp_listings import read_tools
-from gateway.dialects.mcp_tools import tool_object
 from gateway.protocols.common import listing as listings
+from gateway.protocols.mcp.callers.tools import tool_object
+from gateway.protocols.mcp.servers.listing import read_tools
 
 OBJECT = {"type": "object"}
 

@@ -10,11 +10,12 @@ from msgspec.structs import replace
 
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import ToolFailure, ToolResult
-from gateway.dialects import mcp_responses, mcp_results
-from gateway.dialects.mcp_responses import Denial
-from gateway.dialects.mcp_results import RpcFailure
-from gateway.dialects.mcp_server import NegotiatedSession
 from gateway.protocols.common.replies import BrokenReplyError
+from gateway.protocols.mcp.servers import responses as mcp_responses
+from gateway.protocols.mcp.servers import results as mcp_results
+from gateway.protocols.mcp.servers.requests import NegotiatedSession
+from gateway.protocols.mcp.servers.responses import Denial
+from gateway.protocols.mcp.servers.results import RpcFailure
 from tests.unit.dialects.answers import invocation, reply
 
 SESSION = NegotiatedSession("2025-11-25", b"s1")

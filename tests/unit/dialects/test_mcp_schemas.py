@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from gateway.core.model import JsonObject, ToolDefinition
 from gateway.core.tool_names import DefinitionError
-from gateway.dialects.mcp_schemas import COMPOSITIONS, compatible, without_header_names
-from gateway.dialects.mcp_tools import tool_object
+from gateway.protocols.mcp.callers.input_schemas import COMPOSITIONS, compatible, without_header_names
+from gateway.protocols.mcp.callers.tools import tool_object
 
 NAMES = ("a", "b", "c")
 ABSENT = object()

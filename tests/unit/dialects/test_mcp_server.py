@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.core.model import Invocation
-from gateway.dialects import mcp_server
-from gateway.dialects.mcp_server import NegotiatedSession
+from gateway.protocols.mcp.servers import requests as mcp_server
+from gateway.protocols.mcp.servers.requests import NegotiatedSession
 from tests.unit.dialects.answers import invocation
 
 MODERN, LEGACY = NegotiatedSession("2026-07-28"), NegotiatedSession("2025-06-18", b"s1")

@@ -8,8 +8,8 @@ import pytest
 
 from gateway.core.jsontext import encode
 from gateway.core.model import Json
-from gateway.dialects import mcp_server_tasks
-from gateway.dialects.mcp_server_tasks import MAX_CREATED_BYTES, Task
+from gateway.protocols.mcp.servers import task_messages as mcp_server_tasks
+from gateway.protocols.mcp.servers.task_messages import MAX_CREATED_BYTES, Task
 
 WORKING = Task("t", "working", poll_s=2.0)
 

@@ -12,9 +12,9 @@ from gateway.core.encoders import KeptCall
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import ToolFailure, ToolResult
 from gateway.core.wire import WireReply
-from gateway.dialects.mcp_answers import McpEncoder
-from gateway.dialects.mcp_tasks import TaskEncoder
-from gateway.dialects.mcp_wire import MODERN
+from gateway.protocols.mcp.callers.answers import McpEncoder
+from gateway.protocols.mcp.callers.tasks import TaskEncoder
+from gateway.protocols.mcp.wire import MODERN
 
 BEGUN_S = 1_800_000_000.25
 

@@ -18,8 +18,8 @@ from gateway.metrics.families import FAMILIES
 from gateway.metrics.recording import CALLBACK_OUTCOMES, OUTCOMES
 from gateway.net.server.refusals import Refusal
 from gateway.protocols.common.fields import STATUSES
+from gateway.protocols.mcp.settings import McpSettings
 from gateway.protocols.otc.surface import DIALECTS
-from gateway.settings.mcp import McpSettings
 from gateway.telemetry import names as spans
 from tests.bench import picture
 from tests.support.markdown import DOCS, PAGES, ROOT, blocks, headings, rows

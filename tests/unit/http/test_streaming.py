@@ -12,10 +12,10 @@ from starlette.types import Message
 
 from gateway.core.model import Progress
 from gateway.core.wire import Head, Headers, WireReply
-from gateway.dialects.mcp_answers import McpEncoder, McpStream
-from gateway.dialects.mcp_wire import MODERN
 from gateway.http.streaming import LateStream, Unanswered, as_accepted
 from gateway.pipeline.request import Request
+from gateway.protocols.mcp.callers.answers import McpEncoder, McpStream
+from gateway.protocols.mcp.wire import MODERN
 from gateway.protocols.otc.surface import REST
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gateway.core.jsontext import encode
 from gateway.core.model import Json, JsonObject
-from gateway.dialects.mcp_wire import CALL_ID_MEMBER, ERROR_MEMBER
+from gateway.protocols.mcp.wire import CALL_ID_MEMBER, ERROR_MEMBER
 
 MAX_META_BYTES = 16 * 1024
 MAX_ICONS, MAX_ICONS_BYTES = 8, 64 * 1024  # of one tool, all together

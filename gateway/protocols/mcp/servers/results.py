@@ -11,8 +11,9 @@ from msgspec.structs import replace
 from gateway.core import jsontext
 from gateway.core.errors import UNAVAILABLE, ErrorCode, GatewayError, unavailable
 from gateway.core.model import Invocation, Json, JsonObject, ToolFailure, ToolResult
-from gateway.dialects import mcp_members
-from gateway.dialects.mcp_wire import (
+from gateway.protocols.common.replies import BrokenReplyError
+from gateway.protocols.mcp.servers import extras as mcp_members
+from gateway.protocols.mcp.wire import (
     ELICITATION_REQUIRED,
     ERROR_MEMBER,
     HEADER_MISMATCH,
@@ -24,7 +25,6 @@ from gateway.dialects.mcp_wire import (
     SERVER_MEMBER,
     UNSUPPORTED_VERSION,
 )
-from gateway.protocols.common.replies import BrokenReplyError
 
 MAX_MESSAGE_BYTES = 4096
 MAX_SENTENCE = 512  # characters in which a server says that it has no such tool; each "tool" in them costs 300 steps

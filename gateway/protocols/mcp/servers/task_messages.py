@@ -14,10 +14,10 @@ from msgspec import Struct, field
 from gateway.core.errors import FailureCode
 from gateway.core.model import Invocation, JsonObject, ToolFailure, ToolResult
 from gateway.core.wire import WireRequest
-from gateway.dialects.mcp_results import RpcFailure, failed_call, input_required, result_of
-from gateway.dialects.mcp_server import NegotiatedSession, request
-from gateway.dialects.mcp_wire import INTERNAL, PARAMS
 from gateway.protocols.common.replies import BrokenReplyError, without_mark
+from gateway.protocols.mcp.servers.requests import NegotiatedSession, request
+from gateway.protocols.mcp.servers.results import RpcFailure, failed_call, input_required, result_of
+from gateway.protocols.mcp.wire import INTERNAL, PARAMS
 
 MAX_CREATED_BYTES = 64 * 1024  # of the answer that a call has become a task
 MAX_ID = 1024  # characters; the id is sent in a header

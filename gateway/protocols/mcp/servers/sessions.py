@@ -19,24 +19,20 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.backends.mcp_channel import MAX_SIDE_BYTES, McpChannel, Peer
-from gateway.backends.mcp_messages import is_about_access
 from gateway.core import jsontext
 from gateway.core.model import Json, JsonObject
 from gateway.core.wire import WireRequest
-from gateway.dialects import mcp_responses, mcp_results, mcp_server
-from gateway.dialects.mcp_responses import MODERN_ERRORS
-from gateway.dialects.mcp_results import RpcFailure
-from gateway.dialects.mcp_server import BEFORE_HANDSHAKE, NegotiatedSession
-from gateway.dialects.mcp_wire import (
-    LEGACY,
-    MODERN,
-    PARAMS,
-    SESSION,
-    UNSUPPORTED_VERSION,
-)
 from gateway.net.client import Kind, Reply, TransportError
 from gateway.protocols.common import replies
+from gateway.protocols.mcp.servers import requests as mcp_server
+from gateway.protocols.mcp.servers import responses as mcp_responses
+from gateway.protocols.mcp.servers import results as mcp_results
+from gateway.protocols.mcp.servers.channel import MAX_SIDE_BYTES, McpChannel, Peer
+from gateway.protocols.mcp.servers.messages import is_about_access
+from gateway.protocols.mcp.servers.requests import BEFORE_HANDSHAKE, NegotiatedSession
+from gateway.protocols.mcp.servers.responses import MODERN_ERRORS
+from gateway.protocols.mcp.servers.results import RpcFailure
+from gateway.protocols.mcp.wire import LEGACY, MODERN, PARAMS, SESSION, UNSUPPORTED_VERSION
 from gateway.upstream.replica_url import Server
 
 HANDSHAKE_S = 15.0  # for both handshakes together

@@ -19,7 +19,7 @@ from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.jsontext import encode
 from gateway.core.model import Arguments, Json, JsonObject
 from gateway.core.surfaces import Awaited
-from gateway.dialects.mcp_session_ids import Sealing
+from gateway.protocols.mcp.callers.session_ids import Sealing
 
 MAX_CHALLENGES = 16  # to be shown to one user for one call
 MAX_STATE = 64 * 1024  # characters

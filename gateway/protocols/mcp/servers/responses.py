@@ -12,8 +12,9 @@ from gateway.core import jsontext
 from gateway.core.errors import UNAVAILABLE, ErrorCode, GatewayError
 from gateway.core.model import Json, JsonObject, Progress
 from gateway.core.wire import Answer
-from gateway.dialects.mcp_server import NegotiatedSession
-from gateway.dialects.mcp_wire import (
+from gateway.protocols.common.replies import MAX_DEPTH, BrokenReplyError, without_mark
+from gateway.protocols.mcp.servers.requests import NegotiatedSession
+from gateway.protocols.mcp.wire import (
     HEADER_MISMATCH,
     INVALID,
     MISSING_CAPABILITY,
@@ -22,7 +23,6 @@ from gateway.dialects.mcp_wire import (
     UNSUPPORTED_VERSION,
     is_number,
 )
-from gateway.protocols.common.replies import MAX_DEPTH, BrokenReplyError, without_mark
 
 # What servers say that do not know a session, or have none yet. Of those seen, all before any tool is run: Python and
 # FastMCP -32600 "Session not found", TypeScript -32001 "Session not found", -32000 "Server not initialized",

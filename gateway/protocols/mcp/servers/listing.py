@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from gateway.core.jsontext import JsonError, encode
 from gateway.core.model import Json, JsonObject, ToolDefinition
 from gateway.core.tool_names import DEFAULT_VERSION, MAX_ID_LENGTH, DefinitionError, published_name, word
-from gateway.dialects.mcp_members import icons_of, passed_on
-from gateway.dialects.mcp_server import header_arguments_of
-from gateway.dialects.mcp_tools import HINTS, ID_MEMBER, REQUIREMENTS_MEMBER
 from gateway.protocols.common import entries as lists
 from gateway.protocols.common.definitions import UnreadableTool, requirements_of
 from gateway.protocols.common.listing import MAX_SHOWN, Gathered, Summary, decode_bounds, most_as_sent
+from gateway.protocols.mcp.callers.tools import HINTS, ID_MEMBER, REQUIREMENTS_MEMBER
+from gateway.protocols.mcp.servers.extras import icons_of, passed_on
+from gateway.protocols.mcp.servers.requests import header_arguments_of
 
 KEPT_LENGTH = 48  # of a tool's name that gets a digest
 MAX_TTL_MS = 86_400_000  # a day

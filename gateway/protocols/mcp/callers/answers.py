@@ -12,10 +12,10 @@ from gateway.core.jsontext import encode
 from gateway.core.model import Json, JsonObject, Progress, ToolDefinition, ToolFailure, ToolResult
 from gateway.core.sse import COMMENT, EVENT_STREAM, event
 from gateway.core.wire import Head, Headers, JoinedList, WireReply
-from gateway.dialects import mcp_tools
-from gateway.dialects.mcp_auth import Protection
-from gateway.dialects.mcp_consent import UrlPrompt, elicitations, input_requests
-from gateway.dialects.mcp_wire import (
+from gateway.protocols.mcp.callers import tools as mcp_tools
+from gateway.protocols.mcp.callers.auth import Protection
+from gateway.protocols.mcp.callers.consent import UrlPrompt, elicitations, input_requests
+from gateway.protocols.mcp.wire import (
     CALL_ID_MEMBER,
     ELICITATION_REQUIRED,
     ERROR_MEMBER,

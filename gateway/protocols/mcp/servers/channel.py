@@ -11,13 +11,20 @@ from typing import Any
 
 from msgspec import Struct
 
-from gateway.backends.mcp_messages import Envelope, is_answer, may_be_answer, message_of_event, read_url_to_open
 from gateway.core.model import JsonObject, Progress
 from gateway.core.wire import Headers, WireRequest
-from gateway.dialects import mcp_responses, mcp_server
-from gateway.dialects.mcp_server import NegotiatedSession
-from gateway.dialects.mcp_wire import NO_METHOD
 from gateway.net.client import EventBudget, EventReader, Head, Kind, Reply, StreamedReply, TransportError
+from gateway.protocols.mcp.servers import requests as mcp_server
+from gateway.protocols.mcp.servers import responses as mcp_responses
+from gateway.protocols.mcp.servers.messages import (
+    Envelope,
+    is_answer,
+    may_be_answer,
+    message_of_event,
+    read_url_to_open,
+)
+from gateway.protocols.mcp.servers.requests import NegotiatedSession
+from gateway.protocols.mcp.wire import NO_METHOD
 from gateway.upstream.credentials import Credentials
 from gateway.upstream.oauth import ClientCredentials
 from gateway.upstream.replica_url import USER_AGENT, Server

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from gateway.core.errors import unavailable
 from gateway.core.jsontext import encode
 from gateway.core.model import JsonObject
-from gateway.dialects.mcp_pages import decode_page
 from gateway.net.client import Reply
+from gateway.protocols.mcp.servers.list_page import decode_page
 from gateway.upstream.exchange import MAX_LIST_BYTES
 
 MAX_PAGES = 1000

@@ -13,7 +13,8 @@ from gateway.core import jsontext
 from gateway.core.jsontext import encode
 from gateway.core.model import Invocation, Json, JsonObject
 from gateway.core.wire import Headers, WireRequest, is_token
-from gateway.dialects.mcp_wire import (
+from gateway.protocols.common.fields import context_object
+from gateway.protocols.mcp.wire import (
     CALL_ID_MEMBER,
     CAPABILITIES_MEMBER,
     CLIENT_MEMBER,
@@ -29,7 +30,6 @@ from gateway.dialects.mcp_wire import (
     VERSION_MEMBER,
     header_value,
 )
-from gateway.protocols.common.fields import context_object
 
 JSON_TYPE = (b"content-type", b"application/json")
 ACCEPT = (b"accept", b"application/json, text/event-stream")

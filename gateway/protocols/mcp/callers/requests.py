@@ -6,9 +6,9 @@ from msgspec import Struct
 
 from gateway.core.model import Json, JsonObject
 from gateway.core.wire import Head
-from gateway.dialects.mcp_answers import RpcError
-from gateway.dialects.mcp_session_ids import Session
-from gateway.dialects.mcp_wire import (
+from gateway.protocols.mcp.callers.answers import RpcError
+from gateway.protocols.mcp.callers.session_ids import Session
+from gateway.protocols.mcp.wire import (
     ASSUMED,
     CAPABILITIES_MEMBER,
     HEADER_MISMATCH,

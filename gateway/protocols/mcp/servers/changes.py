@@ -14,13 +14,13 @@ from time import monotonic
 
 from msgspec import Struct
 
-from gateway.backends.mcp_channel import MAX_SIDE_BYTES, McpChannel, Peer
-from gateway.backends.mcp_messages import is_about_access, message_of_event
-from gateway.backends.mcp_sessions import REPROBE_S, McpSessions, SessionRecord
 from gateway.core.backoff import Backoff, jittered
 from gateway.core.sse import is_event_stream
-from gateway.dialects import mcp_server
 from gateway.net.client import EventBudget, EventReader, Kind, StreamedReply, TransportError
+from gateway.protocols.mcp.servers import requests as mcp_server
+from gateway.protocols.mcp.servers.channel import MAX_SIDE_BYTES, McpChannel, Peer
+from gateway.protocols.mcp.servers.messages import is_about_access, message_of_event
+from gateway.protocols.mcp.servers.sessions import REPROBE_S, McpSessions, SessionRecord
 
 log = logging.getLogger("gateway.backends")
 

@@ -22,14 +22,15 @@ from gateway.core.surfaces import (
     ResumeRequest,
 )
 from gateway.core.wire import Head
-from gateway.dialects import mcp_tasks
-from gateway.dialects.mcp_answers import McpEncoder, McpStream, RpcError
-from gateway.dialects.mcp_auth import Protection
-from gateway.dialects.mcp_consent import UrlPrompt, opens_urls, unanswered
-from gateway.dialects.mcp_listen import takes_events
-from gateway.dialects.mcp_requests import MAX_ID, Message, is_id
-from gateway.dialects.mcp_session_ids import Sealing, SessionIds, is_resumable
-from gateway.dialects.mcp_wire import (
+from gateway.protocols.common import fields
+from gateway.protocols.mcp.callers import tasks as mcp_tasks
+from gateway.protocols.mcp.callers.answers import McpEncoder, McpStream, RpcError
+from gateway.protocols.mcp.callers.auth import Protection
+from gateway.protocols.mcp.callers.consent import UrlPrompt, opens_urls, unanswered
+from gateway.protocols.mcp.callers.listen import takes_events
+from gateway.protocols.mcp.callers.requests import MAX_ID, Message, is_id
+from gateway.protocols.mcp.callers.session_ids import Sealing, SessionIds, is_resumable
+from gateway.protocols.mcp.wire import (
     CALL_ID_MEMBER,
     CAPABILITIES_MEMBER,
     CONTEXT_MEMBER,
@@ -40,7 +41,6 @@ from gateway.dialects.mcp_wire import (
     RESUMABLE,
     WAIT_MEMBER,
 )
-from gateway.protocols.common import fields
 
 TRACEPARENT, TRACESTATE = "traceparent", "tracestate"  # unprefixed by exception (2026-07-28, `_meta`)
 IDEMPOTENCY_KEY = b"idempotency-key"

@@ -7,8 +7,8 @@ from gateway.core.model import Json, JsonObject
 from gateway.core.sse import COMMENT, EVENT_STREAM, event
 from gateway.core.surfaces import OpenedListen
 from gateway.core.wire import Head, Headers
-from gateway.dialects.mcp_answers import McpEncoder, RpcError
-from gateway.dialects.mcp_wire import INVALID, MODERN, PARAMS, SUBSCRIPTION_MEMBER
+from gateway.protocols.mcp.callers.answers import McpEncoder, RpcError
+from gateway.protocols.mcp.wire import INVALID, MODERN, PARAMS, SUBSCRIPTION_MEMBER
 
 TOOLS = "toolsListChanged"  # the one kind of news that there is here
 

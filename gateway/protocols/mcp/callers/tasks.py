@@ -19,9 +19,9 @@ from gateway.core.errors import CODE, ErrorCode, FailureCode, GatewayError
 from gateway.core.model import Json, JsonObject, ToolFailure, ToolResult
 from gateway.core.surfaces import FollowUp, Handover, OpenedCancel, OpenedConsent, StatusRequest
 from gateway.core.wire import Headers, WireReply
-from gateway.dialects.mcp_answers import READABLE, McpEncoder, RpcError
-from gateway.dialects.mcp_consent import opens_urls
-from gateway.dialects.mcp_wire import CAPABILITIES_MEMBER, MISSING_CAPABILITY, MODERN, PARAMS, TASKS
+from gateway.protocols.mcp.callers.answers import READABLE, McpEncoder, RpcError
+from gateway.protocols.mcp.callers.consent import opens_urls
+from gateway.protocols.mcp.wire import CAPABILITIES_MEMBER, MISSING_CAPABILITY, MODERN, PARAMS, TASKS
 
 MAX_ID = 256  # characters
 POLL_MS, MAX_POLL_MS = 1000, 5000

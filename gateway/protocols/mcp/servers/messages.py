@@ -9,8 +9,8 @@ from msgspec import Raw, Struct
 
 from gateway.core import jsontext
 from gateway.core.model import Json, JsonObject
-from gateway.dialects import mcp_results
-from gateway.dialects.mcp_wire import is_number
+from gateway.protocols.mcp.servers import results as mcp_results
+from gateway.protocols.mcp.wire import is_number
 
 MAX_ELICITATION_BYTES = 64 * 1024  # of the params of a request for elicitation
 MAX_BEGIN = 512  # bytes of a message, in which it says what it is unless it is odd

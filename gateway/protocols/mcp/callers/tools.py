@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from gateway.core.model import JsonObject, ToolDefinition
 from gateway.core.tool_names import DefinitionError
-from gateway.dialects.mcp_schemas import compatible, unlisted_name, without_header_names
 from gateway.protocols.common.definitions import requirements_object
+from gateway.protocols.mcp.callers.input_schemas import compatible, unlisted_name, without_header_names
 
 LIST_TTL_MS = 60_000  # how long a client may show a list; a change is also announced
 MAX_INSTRUCTIONS = 8192  # characters; clients show models all of them, or the first 2,000

@@ -26,13 +26,14 @@ from gateway.core.surfaces import (
     RefusedOpening,
 )
 from gateway.core.wire import Head, Headers, WireReply
-from gateway.dialects import mcp_tasks
-from gateway.dialects.mcp_answers import SERVER, McpEncoder, RpcError
-from gateway.dialects.mcp_auth import Protection, can_get_scopes
-from gateway.dialects.mcp_calls import CallReader, no_stream
-from gateway.dialects.mcp_consent import opens_urls
-from gateway.dialects.mcp_listen import open_listen
-from gateway.dialects.mcp_requests import (
+from gateway.protocols.common import fields
+from gateway.protocols.mcp.callers import tasks as mcp_tasks
+from gateway.protocols.mcp.callers.answers import SERVER, McpEncoder, RpcError
+from gateway.protocols.mcp.callers.auth import Protection, can_get_scopes
+from gateway.protocols.mcp.callers.calls import CallReader, no_stream
+from gateway.protocols.mcp.callers.consent import opens_urls
+from gateway.protocols.mcp.callers.listen import open_listen
+from gateway.protocols.mcp.callers.requests import (
     MAX_ID,
     MODERN_TEXT,
     Message,
@@ -42,9 +43,9 @@ from gateway.dialects.mcp_requests import (
     version_of,
     version_of_head,
 )
-from gateway.dialects.mcp_session_ids import Sealing, Session, SessionIds, owner_of
-from gateway.dialects.mcp_tools import LIST_TTL_MS, instructions_of
-from gateway.dialects.mcp_wire import (
+from gateway.protocols.mcp.callers.session_ids import Sealing, Session, SessionIds, owner_of
+from gateway.protocols.mcp.callers.tools import LIST_TTL_MS, instructions_of
+from gateway.protocols.mcp.wire import (
     BATCHED,
     INVALID,
     LAST_EVENT,
@@ -56,7 +57,6 @@ from gateway.dialects.mcp_wire import (
     TASKS,
     VERSION,
 )
-from gateway.protocols.common import fields
 
 NAME_OF_DIALECT = "mcp"
 JSON_TYPE = b"application/json"

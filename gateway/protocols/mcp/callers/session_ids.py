@@ -15,7 +15,7 @@ from gateway.core import jsontext
 from gateway.core.jsontext import encode
 from gateway.core.model import Json
 from gateway.core.ports import Caller
-from gateway.dialects.mcp_wire import RESUMABLE
+from gateway.protocols.mcp.wire import RESUMABLE
 
 EVENT = b"event\n"  # before the owner in the data of an event's seal; no principal has a line end
 MAX_SEALED = 1024  # characters

@@ -11,26 +11,29 @@ from typing import Any, Literal
 
 from msgspec.structs import replace
 
-from gateway.backends.mcp_changes import McpChanges
-from gateway.backends.mcp_channel import McpChannel, McpReply, Peer
-from gateway.backends.mcp_inputs import McpInputs
-from gateway.backends.mcp_messages import is_about_access
-from gateway.backends.mcp_pages import all_pages
-from gateway.backends.mcp_sessions import McpSessions, SessionRecord
-from gateway.backends.mcp_tasks import McpTasks, TaskTerms
 from gateway.core import jsontext
 from gateway.core.errors import ErrorCode, GatewayError, unavailable
 from gateway.core.model import CallContext, Invocation, Json, JsonObject, Listing, ToolResult
 from gateway.core.ports import DispatchGate, LargeReply
 from gateway.core.wire import Answer, WireRequest
-from gateway.dialects import mcp_responses, mcp_results, mcp_server, mcp_server_tasks
-from gateway.dialects.mcp_listings import read_tools
-from gateway.dialects.mcp_pages import is_page, read_page
-from gateway.dialects.mcp_responses import Denial
-from gateway.dialects.mcp_results import RpcFailure
-from gateway.dialects.mcp_server import HeaderArguments
 from gateway.net.client import Kind, Reply, TransportError
 from gateway.protocols.common import replies
+from gateway.protocols.mcp.servers import requests as mcp_server
+from gateway.protocols.mcp.servers import responses as mcp_responses
+from gateway.protocols.mcp.servers import results as mcp_results
+from gateway.protocols.mcp.servers import task_messages as mcp_server_tasks
+from gateway.protocols.mcp.servers.changes import McpChanges
+from gateway.protocols.mcp.servers.channel import McpChannel, McpReply, Peer
+from gateway.protocols.mcp.servers.inputs import McpInputs
+from gateway.protocols.mcp.servers.list_page import is_page, read_page
+from gateway.protocols.mcp.servers.listing import read_tools
+from gateway.protocols.mcp.servers.messages import is_about_access
+from gateway.protocols.mcp.servers.pages import all_pages
+from gateway.protocols.mcp.servers.requests import HeaderArguments
+from gateway.protocols.mcp.servers.responses import Denial
+from gateway.protocols.mcp.servers.results import RpcFailure
+from gateway.protocols.mcp.servers.sessions import McpSessions, SessionRecord
+from gateway.protocols.mcp.servers.task_polling import McpTasks, TaskTerms
 from gateway.upstream.admission import Lease
 from gateway.upstream.consent_links import is_https_or_loopback
 from gateway.upstream.exchange import MAX_LIST_BYTES, HttpExchange

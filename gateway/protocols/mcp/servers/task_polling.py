@@ -9,10 +9,10 @@ from time import monotonic
 from msgspec import Struct
 from msgspec.structs import replace
 
-from gateway.backends.mcp_channel import McpChannel, McpReply, Peer
-from gateway.dialects import mcp_server_tasks
-from gateway.dialects.mcp_server_tasks import Task
 from gateway.net.client import Kind, TransportError
+from gateway.protocols.mcp.servers import task_messages as mcp_server_tasks
+from gateway.protocols.mcp.servers.channel import McpChannel, McpReply, Peer
+from gateway.protocols.mcp.servers.task_messages import Task
 
 LOOK_S = 10.0  # for one look at a task
 MAX_BLIND = 5  # looks in a row that do not tell how a task stands; the server may be restarting

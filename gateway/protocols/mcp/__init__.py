@@ -1,0 +1,1 @@
+"""The Model Context Protocol: towards callers, and towards tool servers."""
