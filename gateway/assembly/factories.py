@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gateway.backends.openapi import OpenApiBackend
 from gateway.catalogue.evaluation import Source
 from gateway.catalogue.published import InputCheck, OutputCheck, Route
 from gateway.core.encoders import Encoder
@@ -21,6 +20,8 @@ from gateway.protocols.mcp.callers import surface as mcp
 from gateway.protocols.mcp.callers.auth import Protection
 from gateway.protocols.mcp.callers.surface import McpSurface
 from gateway.protocols.mcp.servers.backend import McpBackend
+from gateway.protocols.openapi.backend import OpenApiBackend
+from gateway.protocols.openapi.settings import OpenApiBackendSettings
 from gateway.protocols.otc.backend import HttpBackend
 from gateway.protocols.otc.surface import REST
 from gateway.protocols.rap.backend import CallbackBackend
@@ -40,7 +41,6 @@ from gateway.settings import (
     StateSettings,
     TlsSettings,
 )
-from gateway.settings.openapi import OpenApiBackendSettings
 from gateway.state.memory import MemoryState
 from gateway.state.port import State, StateLimits
 from gateway.upstream.admission import Admission

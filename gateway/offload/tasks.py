@@ -18,7 +18,7 @@ from msgspec import Raw, Struct
 
 from gateway.core import jsontext
 from gateway.core.model import Decode, Json, JsonObject, ToolFailure, ToolResult
-from gateway.openapi.selection import SelectionError, compiled
+from gateway.protocols.openapi.document.selection import SelectionError, compiled
 from gateway.protocols.rap import messages as callback
 from gateway.schemas import (
     CompiledSchema,

@@ -13,12 +13,12 @@ from gateway.configfile.values import Choice
 from gateway.configfile.web import TlsSettings, is_loopback
 from gateway.core.did_you_mean import suggestion
 from gateway.protocols.mcp.settings import McpSettings
+from gateway.protocols.openapi.settings import OpenApiBackendSettings
 from gateway.settings.access import AuthSettings, JwtSettings
 from gateway.settings.authorize import AuthorizeSettings
 from gateway.settings.console import ConsoleSettings, LoginSettings
 from gateway.settings.credentials import BearerAuthSettings, HeaderAuthSettings
 from gateway.settings.limits import NAME, OnFailure, RateLimitSettings, limits_that_clash
-from gateway.settings.openapi import OpenApiBackendSettings
 from gateway.settings.protocols import AnyBackend
 from gateway.settings.proxies import ProxyChoice
 from gateway.settings.routes import RouteSettings, routes_never_reached

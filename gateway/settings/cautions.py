@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from urllib.parse import urlsplit
 
 from gateway.configfile.web import is_loopback
+from gateway.protocols.openapi.settings import OpenApiBackendSettings
 from gateway.settings import Config, RouteSettings
-from gateway.settings.openapi import OpenApiBackendSettings
 from gateway.settings.server import EVERYWHERE
 
 ANY = "*"

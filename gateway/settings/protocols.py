@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, get_args
 
 from gateway.configfile.sections import ByWord
-from gateway.settings import openapi  # noqa: F401 # defines one
+from gateway.protocols.openapi import settings as openapi  # noqa: F401 # defines one
 from gateway.upstream.settings import BackendSettings
 
 

@@ -12,10 +12,10 @@ import pytest
 
 from gateway.core.errors import GatewayError
 from gateway.core.jsontext import encode
-from gateway.openapi.plan import OperationTool
-from gateway.openapi.requests import request_of
-from gateway.openapi.tools import decoder, read_operations
 from gateway.protocols.common.listing import decode_summary
+from gateway.protocols.openapi.document.plan import OperationTool
+from gateway.protocols.openapi.document.requests import request_of
+from gateway.protocols.openapi.document.tools import decoder, read_operations
 from gateway.schemas import CompiledSchema, SchemaError
 from tests.unit.openapi.documents import root, terms
 

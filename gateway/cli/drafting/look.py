@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import NamedTuple
 
-from gateway.backends.openapi_documents import ACCEPT
 from gateway.cli.output import FAILED, USAGE, CommandError
 from gateway.core.sse import EventParser
 from gateway.core.wire import Headers
 from gateway.net.client import Kind, Limits, Origin, Pool, Reply, StreamedReply, TransportError
-from gateway.openapi.document import MAX_BYTES
+from gateway.protocols.openapi.document.document import MAX_BYTES
+from gateway.protocols.openapi.sources import ACCEPT
 from gateway.settings import TlsSettings
 from gateway.upstream.replica_url import NAMES_ORIGIN, USER_AGENT, client_context, path_and_query
 

@@ -10,9 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
 
-from gateway.backends.openapi_credentials import document_headers
-from gateway.backends.openapi_documents import DocumentFile, Documents, DocumentUrl
-from gateway.backends.openapi_terms import terms_of
 from gateway.cli.drafting import schemes
 from gateway.cli.drafting.draft import (
     ASKED_AS,
@@ -32,11 +29,14 @@ from gateway.core.errors import GatewayError
 from gateway.core.jsontext import encode
 from gateway.core.model import Rejected
 from gateway.net.client import Origin
-from gateway.openapi.curation import ALL, Terms
-from gateway.openapi.document import Document, DocumentError, read_document
-from gateway.openapi.tools import decoder, read_operations
 from gateway.protocols.common.listing import decode_report, decode_summary
-from gateway.settings.openapi import OpenApiBackendSettings
+from gateway.protocols.openapi.credentials import document_headers
+from gateway.protocols.openapi.document.curation import ALL, Terms
+from gateway.protocols.openapi.document.document import Document, DocumentError, read_document
+from gateway.protocols.openapi.document.tools import decoder, read_operations
+from gateway.protocols.openapi.settings import OpenApiBackendSettings
+from gateway.protocols.openapi.sources import DocumentFile, Documents, DocumentUrl
+from gateway.protocols.openapi.terms import terms_of
 from gateway.upstream.replica_url import open_pool
 
 # Where frameworks publish their documents: FastAPI and many others, Spring, ASP.NET, Django.

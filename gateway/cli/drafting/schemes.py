@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from gateway.cli.drafting.draft import quoted
 from gateway.core.model import Rejected
-from gateway.openapi.curation import Terms, reason_left_out
-from gateway.openapi.document import Document
-from gateway.openapi.operations import partial_operations
-from gateway.openapi.plan import OperationError
+from gateway.protocols.openapi.document.curation import Terms, reason_left_out
+from gateway.protocols.openapi.document.document import Document
+from gateway.protocols.openapi.document.operations import partial_operations
+from gateway.protocols.openapi.document.plan import OperationError
 
 SCHEME = re.compile(r"[^\x00-\x20\x7f]{1,256}")
 

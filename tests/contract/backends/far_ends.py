@@ -12,12 +12,12 @@ from urllib.parse import parse_qsl, urlsplit
 
 from msgspec.structs import replace
 
-from gateway.backends.openapi import OpenApiBackend
 from gateway.core.model import Invocation, ToolResult
 from gateway.core.ports import DispatchGate
 from gateway.net.client import Limits
-from gateway.openapi.plan import Plan
 from gateway.protocols.mcp.servers.backend import McpBackend
+from gateway.protocols.openapi.backend import OpenApiBackend
+from gateway.protocols.openapi.document.plan import Plan
 from gateway.protocols.otc.backend import HttpBackend
 from tests.streams import Request, accepting, http_reply, read_request
 from tests.unit.backends import mcp_facing

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from gateway.core.jsontext import encode
-from gateway.openapi.curation import Terms
-from gateway.openapi.plan import OperationTool
-from gateway.openapi.tools import decoder, read_operations
 from gateway.protocols.common import listing as listings
 from gateway.protocols.common.listing import Bounds
+from gateway.protocols.openapi.document.curation import Terms
+from gateway.protocols.openapi.document.plan import OperationTool
+from gateway.protocols.openapi.document.tools import decoder, read_operations
 from tests import plainhttp
 from tests.interop.openapi.programs import BLOCKFROST, GITHUB, HERE, README, api
 

@@ -21,8 +21,8 @@ from typing import Any, ClassVar
 import pytest
 
 from gateway.cli import configuration
+from gateway.protocols.openapi.settings import OpenApiBackendSettings
 from gateway.settings.load import load
-from gateway.settings.openapi import OpenApiBackendSettings
 from tests.flow import gateways
 from tests.support.demonstration import Demo
 from tests.support.terminal import DEADLINE_S, TOOLGATE, Done, entered, environment

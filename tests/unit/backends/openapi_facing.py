@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gateway.backends.openapi import OpenApiBackend
 from gateway.core.jsontext import encode
 from gateway.core.model import CallContext, Invocation, Listing
-from gateway.openapi.plan import Access, OperationTool, Parameter, Plan
+from gateway.protocols.openapi.backend import OpenApiBackend
+from gateway.protocols.openapi.document.plan import Access, OperationTool, Parameter, Plan
 from tests.streams import Request, accepting, http_reply, read_request
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.openapi.documents import root

@@ -17,8 +17,8 @@ from gateway.core.errors import GatewayError
 from gateway.core.jsontext import encode
 from gateway.core.wire import WireReply, WireRequest
 from gateway.offload import ChildTasks
-from gateway.openapi.codec import OpenApiCodec
-from gateway.openapi.plan import AnswerPlan
+from gateway.protocols.openapi.document.codec import OpenApiCodec
+from gateway.protocols.openapi.document.plan import AnswerPlan
 from gateway.upstream.admission import BreakerRules
 from gateway.upstream.exchange import HttpExchange
 from tests.streams import Request, accepting, read_request

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gateway.core.errors import ErrorCode
 from gateway.core.model import AuthorizationRequirement, Invocation, Requirements
-from gateway.openapi.plan import AnswerPlan, Key, Lent, Plan
+from gateway.protocols.openapi.document.plan import AnswerPlan, Key, Lent, Plan
 from tests.streams import Request, http_reply
 from tests.unit.backends.facing import refusal
 from tests.unit.backends.openapi_facing import (

@@ -14,8 +14,8 @@ from typing import Any, cast
 import pytest
 
 from gateway.assembly import factories
-from gateway.backends.openapi import OpenApiBackend
 from gateway.core.jsontext import encode
+from gateway.protocols.openapi.backend import OpenApiBackend
 from gateway.settings.load import read
 from tests.streams import Request, http_reply
 from tests.unit.backends.facing import refusal

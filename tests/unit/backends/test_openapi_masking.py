@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from gateway.backends.openapi_credentials import forms_of, masked
+from gateway.protocols.openapi.credentials import forms_of, masked
 
 KEYS = ["plain-key-0123456789", "k3y/with+signs==&<more>", "k\"e'y\\`\u00e9\U0001f511-of-ours"]
 

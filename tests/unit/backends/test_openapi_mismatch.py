@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.backends.openapi_calls import MANY, MismatchWarnings
+from gateway.protocols.openapi.calls import MANY, MismatchWarnings
 
 KNOWS_NOT = "an API does not know an operation as its document describes it"
 NOTHING = "an API answers every call with 404: its url may be wrong"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.backends.openapi_documents import redirected
 from gateway.net.client import Origin, Reply
+from gateway.protocols.openapi.sources import redirected
 
 HERE = Origin("https", "api.example", 443)
 

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from gateway.backends.openapi_terms import terms_of
 from gateway.core.jsontext import encode
-from gateway.openapi.curation import Match, Terms, ToolTerms
-from gateway.openapi.tools import decode_terms
+from gateway.protocols.openapi.document.curation import Match, Terms, ToolTerms
+from gateway.protocols.openapi.document.tools import decode_terms
+from gateway.protocols.openapi.settings import OpenApiBackendSettings
+from gateway.protocols.openapi.terms import terms_of
 from gateway.settings.load import read
-from gateway.settings.openapi import OpenApiBackendSettings
 
 FULL = """
     urls: [http://a/api, http://b/api]

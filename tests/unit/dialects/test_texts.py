@@ -10,9 +10,9 @@ import pytest
 
 from gateway.core.jsontext import encode
 from gateway.core.model import ToolDefinition
-from gateway.openapi.texts import harmless
 from gateway.protocols.common import listing as listings
 from gateway.protocols.mcp.servers.listing import read_tools
+from gateway.protocols.openapi.document.texts import harmless
 from gateway.protocols.rap.toolset import read_toolset
 from gateway.protocols.rcrt.tools import read_catalog, read_tool
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.core.model import AuthorizationRequirement, CallContext, Invocation, Requirements
 from gateway.core.wire import WireReply
-from gateway.openapi.plan import Access, AnswerPlan, Lent, OperationTool, Plan
+from gateway.protocols.openapi.document.plan import Access, AnswerPlan, Lent, OperationTool, Plan
 
 ORIGIN = "https://api.example"
 JSON = "application/json"

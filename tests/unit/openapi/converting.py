@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.openapi.conversion import Converter
-from gateway.openapi.curation import ToolTerms
-from gateway.openapi.inputs import Input, input_of
-from gateway.openapi.operations import Operation
-from gateway.openapi.outputs import Output, output_of
-from gateway.openapi.schemas import Direction, Needed
+from gateway.protocols.openapi.document.conversion import Converter
+from gateway.protocols.openapi.document.curation import ToolTerms
+from gateway.protocols.openapi.document.inputs import Input, input_of
+from gateway.protocols.openapi.document.operations import Operation
+from gateway.protocols.openapi.document.outputs import Output, output_of
+from gateway.protocols.openapi.document.schemas import Direction, Needed
 from tests.unit.openapi.documents import document, found, terms
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from gateway.core.jsontext import encode
 from gateway.core.model import Rejected
-from gateway.openapi.curation import Terms
-from gateway.openapi.document import Document, read_document
-from gateway.openapi.operations import Operation, completed, partial_operations
-from gateway.openapi.plan import OperationError
 from gateway.protocols.common.listing import Bounds
+from gateway.protocols.openapi.document.curation import Terms
+from gateway.protocols.openapi.document.document import Document, read_document
+from gateway.protocols.openapi.document.operations import Operation, completed, partial_operations
+from gateway.protocols.openapi.document.plan import OperationError
 
 URL = "https://api.example.test"
 BOUNDS = Bounds(backend="shop", toolkit="Shop", max_tools=20_000, max_schema_bytes=64 * 1024)

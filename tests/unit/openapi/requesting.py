@@ -11,8 +11,8 @@ import pytest
 
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.wire import WireRequest
-from gateway.openapi.plan import BodyPlan, Parameter, Plan, Style, Where
-from gateway.openapi.requests import request_of
+from gateway.protocols.openapi.document.plan import BodyPlan, Parameter, Plan, Style, Where
+from gateway.protocols.openapi.document.requests import request_of
 
 DEFAULTS: dict[Where, tuple[Style, bool]] = {
     "path": ("simple", False),

@@ -13,8 +13,8 @@ from gateway.core.errors import FailureCode
 from gateway.core.model import ToolResult
 from gateway.core.wire import WireReply
 from gateway.offload.tasks import read_value
-from gateway.openapi.codec import OpenApiCodec
 from gateway.protocols.common.replies import BrokenReplyError
+from gateway.protocols.openapi.document.codec import OpenApiCodec
 from tests.unit.openapi.calling import ORIGIN, answer, called, operation
 
 CODEC = OpenApiCodec((ORIGIN,))

@@ -13,8 +13,8 @@ from msgspec import Raw
 from gateway.core import jsontext
 from gateway.core.errors import GatewayError
 from gateway.core.wire import WireReply
-from gateway.openapi.codec import OpenApiCodec
 from gateway.protocols.common.replies import BrokenReplyError
+from gateway.protocols.openapi.document.codec import OpenApiCodec
 from tests.fuzz.documents import VALUES
 from tests.unit.openapi.calling import ORIGIN, SECRET, TOKEN, called, operation
 

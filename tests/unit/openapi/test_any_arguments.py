@@ -20,8 +20,8 @@ from starlette.routing import Match, Route
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.wire import WireRequest
 from gateway.net.client.requesthead import encode_head
-from gateway.openapi.plan import Access, Field, Parameter, Plan, Style, Where
-from gateway.openapi.requests import request_of
+from gateway.protocols.openapi.document.plan import Access, Field, Parameter, Plan, Style, Where
+from gateway.protocols.openapi.document.requests import request_of
 from tests.unit.openapi.requesting import body_plan, header, parameter, plan_of, send
 
 MEANING = r"""./\%;?#&=+,:|[]{}"' @""" + "\r\n\t\x00\x7f\xa0é\uff0e\u2025\U0001f600"

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gateway.core.jsontext import encode
-from gateway.openapi.tools import decoder, read_operations
 from gateway.protocols.common.listing import decode_summary
+from gateway.protocols.openapi.document.tools import decoder, read_operations
 from gateway.schemas import SchemaError, check_input
 from tests.unit.openapi.documents import root, terms
 

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from openapi_schema_validator import OAS30ReadValidator, OAS30Validator, OAS30WriteValidator
 
-from gateway.openapi.plan import UnresolvedError
+from gateway.protocols.openapi.document.plan import UnresolvedError
 from gateway.schemas import CompiledSchema, SchemaError
 from tests.unit.openapi.converting import converted
 

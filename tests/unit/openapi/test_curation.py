@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.openapi.curation import Match, Terms, ToolTerms, idle_tools, reason_left_out, tool_terms, unknown_tools
-from gateway.openapi.operations import Operation
+from gateway.protocols.openapi.document.curation import (
+    Match,
+    Terms,
+    ToolTerms,
+    idle_tools,
+    reason_left_out,
+    tool_terms,
+    unknown_tools,
+)
+from gateway.protocols.openapi.document.operations import Operation
 from tests.unit.openapi.test_names import BOUNDS
 
 

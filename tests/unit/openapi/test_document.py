@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from gateway.core.jsontext import encode
-from gateway.openapi.document import DocumentError, read_document
-from gateway.openapi.operations import Operation
-from gateway.openapi.yamltext import YamlTextError, decode_yaml
+from gateway.protocols.openapi.document.document import DocumentError, read_document
+from gateway.protocols.openapi.document.operations import Operation
+from gateway.protocols.openapi.document.yamltext import YamlTextError, decode_yaml
 from tests.unit.openapi.documents import document, found, root
 
 PET = {"type": "object", "properties": {"name": {"type": "string"}, "tags": {"type": "array", "items": {}}}}

@@ -10,9 +10,9 @@ import pytest
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import CallContext, Invocation, ToolFailure, ToolResult
 from gateway.core.wire import WireReply
-from gateway.openapi.codec import OpenApiCodec
-from gateway.openapi.plan import OperationTool
 from gateway.protocols.common.replies import BrokenReplyError, NotOursError
+from gateway.protocols.openapi.document.codec import OpenApiCodec
+from gateway.protocols.openapi.document.plan import OperationTool
 from tests.unit.openapi.calling import LENDING, ORIGIN, ROUTES_SECRET, SECRET, TOKEN, answer, called, operation
 
 CODEC = OpenApiCodec((ORIGIN,))

@@ -8,7 +8,7 @@ import pytest
 from msgspec import Raw
 
 from gateway.core.jsontext import decode, encode
-from gateway.openapi.plan import Field
+from gateway.protocols.openapi.document.plan import Field
 from tests.unit.openapi.converting import body_
 from tests.unit.openapi.requesting import body_plan, plan_of, refusal, send
 

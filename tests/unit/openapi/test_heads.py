@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.openapi.plan import Access, Where
-from gateway.openapi.requests import MAX_HEAD_BYTES
+from gateway.protocols.openapi.document.plan import Access, Where
+from gateway.protocols.openapi.document.requests import MAX_HEAD_BYTES
 from tests.unit.openapi.requesting import header, parameter, plan_of, refusal, send, sent_as
 
 TENANT = parameter("header", "X-Tenant")

@@ -9,9 +9,9 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from gateway.core.jsontext import encode
-from gateway.openapi.inputs import Input
-from gateway.openapi.plan import Field, OperationError
-from gateway.openapi.tools import decoder, read_operations
+from gateway.protocols.openapi.document.inputs import Input
+from gateway.protocols.openapi.document.plan import Field, OperationError
+from gateway.protocols.openapi.document.tools import decoder, read_operations
 from gateway.schemas import CompiledSchema
 from tests.unit.openapi.converting import body_, input_
 from tests.unit.openapi.documents import BOUNDS, root, terms

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gateway.core.wire import WireRequest
-from gateway.openapi.inputs import Input
-from gateway.openapi.plan import OperationError
+from gateway.protocols.openapi.document.inputs import Input
+from gateway.protocols.openapi.document.plan import OperationError
 from gateway.schemas import CompiledSchema
 from tests.unit.openapi.converting import body_, input_
 from tests.unit.openapi.requesting import parts_of, plan_of, send

@@ -11,9 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.core.tool_names import published_name
-from gateway.openapi.curation import MAX_DESCRIPTION, Terms, ToolTerms, description_of, tool_names, version_of
-from gateway.openapi.operations import Operation
 from gateway.protocols.common.listing import Bounds
+from gateway.protocols.openapi.document.curation import (
+    MAX_DESCRIPTION,
+    Terms,
+    ToolTerms,
+    description_of,
+    tool_names,
+    version_of,
+)
+from gateway.protocols.openapi.document.operations import Operation
 
 BOUNDS = Bounds(backend="api", toolkit="Api", max_tools=100, max_schema_bytes=65536)
 TERMS = Terms(bounds=BOUNDS, url="http://x")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.openapi.outputs import BINARY, LOCATION
-from gateway.openapi.plan import OperationError
+from gateway.protocols.openapi.document.outputs import BINARY, LOCATION
+from gateway.protocols.openapi.document.plan import OperationError
 from gateway.schemas import CompiledSchema
 from tests.unit.openapi.converting import output
 

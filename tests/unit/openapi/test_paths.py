@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from gateway.openapi.plan import Plan, Style
+from gateway.protocols.openapi.document.plan import Plan, Style
 from tests.unit.openapi.requesting import parameter, plan_of, refusal, send, sent_as
 
 ID = parameter("path", "id")

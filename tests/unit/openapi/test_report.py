@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from gateway.core.jsontext import encode
-from gateway.openapi.tools import decoder, read_operations
 from gateway.protocols.common.listing import Group, Report, decode_report, decode_summary
+from gateway.protocols.openapi.document.tools import decoder, read_operations
 from gateway.settings.load import read
 from tests.unit.openapi.documents import root, terms
 

@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from gateway.core import jsontext
 from gateway.core.wire import WireRequest
-from gateway.openapi.plan import BodyPlan, Field
+from gateway.protocols.openapi.document.plan import BodyPlan, Field
 from tests.unit.openapi.requesting import body_plan, header, parameter, parts_of, plan_of, refusal, send
 
 FORM = "application/x-www-form-urlencoded"

@@ -19,11 +19,11 @@ from gateway.core.errors import GatewayError
 from gateway.core.jsontext import encode
 from gateway.core.model import Json, JsonObject
 from gateway.core.wire import WireRequest
-from gateway.openapi.curation import ToolTerms
-from gateway.openapi.plan import OperationTool
-from gateway.openapi.requests import request_of
-from gateway.openapi.tools import decoder, read_operations
 from gateway.protocols.common.listing import decode_summary
+from gateway.protocols.openapi.document.curation import ToolTerms
+from gateway.protocols.openapi.document.plan import OperationTool
+from gateway.protocols.openapi.document.requests import request_of
+from gateway.protocols.openapi.document.tools import decoder, read_operations
 from gateway.schemas import CompiledSchema
 from tests.unit.openapi.documents import root, terms
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from gateway.openapi.conversion import Converter
-from gateway.openapi.plan import OperationError
+from gateway.protocols.openapi.document.conversion import Converter
+from gateway.protocols.openapi.document.plan import OperationError
 from gateway.schemas import CompiledSchema
 from tests.unit.openapi.converting import converted
 from tests.unit.openapi.documents import document

@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.core.model import AuthorizationRequirement, Requirements
-from gateway.openapi.operations import Operation
-from gateway.openapi.plan import Access, Key, Lent
-from gateway.openapi.security import access_of, credential_names
+from gateway.protocols.openapi.document.operations import Operation
+from gateway.protocols.openapi.document.plan import Access, Key, Lent
+from gateway.protocols.openapi.document.security import access_of, credential_names
 from tests.unit.openapi import documents
 
 SCHEMES = {

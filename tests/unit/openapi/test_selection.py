@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gateway.openapi.selection import SelectionError, compiled, condition, judged
+from gateway.protocols.openapi.document.selection import SelectionError, compiled, condition, judged
 
 DOCUMENT = {"": 0, "a/b": 1, "m~n": 2, "list": [{"x": 1}, {"x": 2}], "01": 3, "d": {"": 4}}
 

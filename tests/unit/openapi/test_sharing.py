@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from gateway.core.jsontext import encode
 from gateway.core.model import JsonObject
-from gateway.openapi.plan import OperationTool, Plan
-from gateway.openapi.tools import Parts, Restorer
+from gateway.protocols.openapi.document.plan import OperationTool, Plan
+from gateway.protocols.openapi.document.tools import Parts, Restorer
 from gateway.schemas import SharedInliner, inline_refs
 
 NAMES = ("A", "B", "C")

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from gateway.core.jsontext import encode
-from gateway.openapi.document import read_document
-from gateway.openapi.operations import Operation
-from gateway.openapi.swagger import schema_of, to_openapi3
+from gateway.protocols.openapi.document.document import read_document
+from gateway.protocols.openapi.document.operations import Operation
+from gateway.protocols.openapi.document.swagger import schema_of, to_openapi3
 from tests.unit.openapi.documents import found
 
 FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"

@@ -11,11 +11,11 @@ import pytest
 from gateway.core.jsontext import encode
 from gateway.core.model import Rejected
 from gateway.offload.tasks import Schemas, check
-from gateway.openapi import tools
-from gateway.openapi.curation import Match, ToolTerms
-from gateway.openapi.plan import OperationTool
-from gateway.openapi.tools import decoder, read_operations
 from gateway.protocols.common.listing import Summary, decode_report, decode_summary
+from gateway.protocols.openapi.document import tools
+from gateway.protocols.openapi.document.curation import Match, ToolTerms
+from gateway.protocols.openapi.document.plan import OperationTool
+from gateway.protocols.openapi.document.tools import decoder, read_operations
 from gateway.schemas import CompiledSchema
 from tests.unit.openapi.documents import root, terms
 

@@ -1,1 +1,0 @@
-"""Adapters to tool servers."""

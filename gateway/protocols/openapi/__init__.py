@@ -1,0 +1,1 @@
+"""HTTP APIs with an OpenAPI document as tool servers."""
