@@ -121,7 +121,7 @@ class Gateway:
         self._responses = ResponseBuilder(
             self._challenges,
             self._checks,
-            encoders=dict(chain(factories.ENCODERS.items(), *(each.encoders.items() for each in more_surfaces))),
+            encoders=dict(chain(factories.ENCODERS.items(), *(surface.encoders.items() for surface in more_surfaces))),
             path=CALLS,
             published=current.published,
             count=count_call,

@@ -81,12 +81,12 @@ class Issuers:
 
     async def keep(self, auth: AuthSettings | None) -> None:
         """Stops fetching the keys of all issuers but those of these settings, and fetches theirs as these say."""
-        kept = {_origin(entry): entry for entry in (() if auth is None else auth.jwt or ())}
-        for origin, entry in kept.items():
+        entries = {_origin(entry): entry for entry in (() if auth is None else auth.jwt or ())}
+        for origin, entry in entries.items():
             keys = self._keys.get(origin)
             if isinstance(keys, RemoteKeys):
                 keys.pace(entry.jwks_refresh_s, entry.jwks_cooldown_s)
-        for origin in [origin for origin in self._keys if origin not in kept]:
+        for origin in [origin for origin in self._keys if origin not in entries]:
             await self._keys.pop(origin).aclose()
 
 

@@ -22,14 +22,14 @@ def expiries(config: Config) -> list[GaugeSample]:
 
     A chain is good until its first certificate expires, authorities until the last of them does.
     """
-    known: dict[tuple[str, bool], float | None] = {}  # thousands of backends may have one authority
-    found = []
+    times: dict[tuple[str, bool], float | None] = {}  # thousands of backends may have one authority
+    samples = []
     for setting, path, is_own in _files("", config):
-        if (path, is_own) not in known:
-            known[path, is_own] = _expiry(path, is_own)
-        if (at := known[path, is_own]) is not None:
-            found.append(GaugeSample(CERTIFICATE_EXPIRY, (setting,), at))
-    return found
+        if (path, is_own) not in times:
+            times[path, is_own] = _expiry(path, is_own)
+        if (at := times[path, is_own]) is not None:
+            samples.append(GaugeSample(CERTIFICATE_EXPIRY, (setting,), at))
+    return samples
 
 
 def _files(where: str, settings: object) -> Iterator[tuple[str, str, bool]]:
@@ -50,5 +50,5 @@ def _expiry(path: str, is_own: bool) -> float | None:
     """In seconds since 1970."""
     with suppress(OSError, ValueError):
         read = load_pem_x509_certificates(Path(path).read_bytes())
-        return (min if is_own else max)(each.not_valid_after_utc.timestamp() for each in read)
+        return (min if is_own else max)(certificate.not_valid_after_utc.timestamp() for certificate in read)
     return None

@@ -97,22 +97,22 @@ def surfaces(config: Config, sealer: Sealer, consents: TimedSealer, public_url: 
 
     `sealer` is for MCP's sessions, `consents` for what its callers bring back from their users.
     """
-    asked = config.mcp
-    if not asked.enabled:
+    mcp_settings = config.mcp
+    if not mcp_settings.enabled:
         return (REST,)
     needed = [set(route.scopes) for route in config.routes if not route.deny]
     mcp_surface = McpSurface(
-        asked.path,
+        mcp_settings.path,
         sealer,
         consents,
-        instructions=asked.instructions,
-        stream_after_s=asked.stream_after_s,
-        task_after_s=None if config.state is None else asked.task_after_s,
-        listens=asked.listen.max > 0,
-        lists_exact=asked.schemas == "exact",
-        versions=asked.versions,
+        instructions=mcp_settings.instructions,
+        stream_after_s=mcp_settings.stream_after_s,
+        task_after_s=None if config.state is None else mcp_settings.task_after_s,
+        listens=mcp_settings.listen.max > 0,
+        lists_exact=mcp_settings.schemas == "exact",
+        versions=mcp_settings.versions,
         protection=Protection(
-            path=asked.path,
+            path=mcp_settings.path,
             public_url=public_url,
             issuers=() if config.auth is None else config.auth.authorization_servers,
             scopes=sorted(set.intersection(*needed)) if needed else (),
@@ -145,10 +145,10 @@ def receivers(backends: Mapping[str, Backend]) -> Mapping[str, Receiver]:
 
 def update_timeouts(admissions: Mapping[str, Admission[Server]], config: Config) -> None:
     """Sets the patience of backends by the current routes."""
-    given_s = patience_s(config)
+    patience = patience_s(config)
     for name, admission in admissions.items():
         for replica in admission.replicas:
-            replica.target.patience_s = given_s[name]
+            replica.target.patience_s = patience[name]
 
 
 def routes(config: Config, backends: Mapping[str, Backend]) -> Sequence[Route]:

@@ -62,7 +62,7 @@ class BackendStatus(Struct, frozen=True, kw_only=True):
             "age_s": None if self.age_s is None else round(self.age_s, 1),
             "tools": self.tools,
             "rejected_count": len(self.rejected),
-            "rejected": [{"id": one.id, "reason": one.reason} for one in self.rejected[:MAX_NAMED]],
+            "rejected": [{"id": tool.id, "reason": tool.reason} for tool in self.rejected[:MAX_NAMED]],
             "withheld": list(self.withheld[:MAX_NAMED]),
             "last_error": self.last_error,
         }
@@ -335,7 +335,9 @@ class Catalogue:
             began, entries = loop.time(), self._entries.values()
             evaluations = [(entry.source, changed.get(entry.source.name, entry.evaluation)) for entry in entries]
             # A thread, because 10,000 tools take 0.1 s to merge and sort; calls go on meanwhile.
-            unlisted = [it.source for it in entries if it.listed_at is None and it.source.name not in changed]
+            unlisted = [
+                entry.source for entry in entries if entry.listed_at is None and entry.source.name not in changed
+            ]
             merged = await asyncio.to_thread(merge, evaluations, partial(backend_of, unlisted))
             self.router = merged.router
             self._spare_collector(sum(merged.published.values()))
@@ -395,7 +397,7 @@ def _log_problems(entry: BackendEntry) -> None:
     """Logs which tools are left out and what is withheld, whenever that changes."""
     rejected = entry.rejected
     if rejected != entry.logged:
-        named = [f"{one.id}: {one.reason}" for one in rejected[:MAX_NAMED]]
+        named = [f"{tool.id}: {tool.reason}" for tool in rejected[:MAX_NAMED]]
         extra = {"backend": entry.source.name, "count": len(rejected), "tools": named}
         level = logging.WARNING if rejected else logging.INFO
         log.log(
@@ -405,7 +407,7 @@ def _log_problems(entry: BackendEntry) -> None:
         )
         entry.logged = rejected
     if entry.renamed and entry.renamed != entry.logged_renamed:
-        named = [f"{one.id}: {one.reason}" for one in entry.renamed[:MAX_NAMED]]
+        named = [f"{tool.id}: {tool.reason}" for tool in entry.renamed[:MAX_NAMED]]
         extra = {"backend": entry.source.name, "count": len(entry.renamed), "tools": named}
         log.warning("names of tools were changed to keep them unique", extra=extra)
     entry.logged_renamed = entry.renamed

@@ -152,7 +152,7 @@ async def evaluate(source: Source, listing: Listing, before: Evaluation, offload
         reason = f"It lists {len(listing.tools)} tools; only the first {source.max_tools} are looked at."
         rejected.append(Rejected(id=source.name, reason=reason))
     definitions = listing.tools[: source.max_tools]
-    routed = []
+    candidates = []
     asked_for: set[str] = set()
     claims = await _claims_to_rejected(source, rejected, slices)
     async for definition in slices.over(definitions):
@@ -161,28 +161,28 @@ async def evaluate(source: Source, listing: Listing, before: Evaluation, offload
         if claim is not None:
             claims[definition.id] = claim
             if not claim.hides:
-                routed.append((definition, claim.position))
+                candidates.append((definition, claim.position))
     claims = _with_earlier(claims, before.claims, source.max_tools)
-    routed, collided = await _without_collisions(routed, slices)
+    candidates, collisions = await _without_collisions(candidates, slices)
     trusted = frozenset(asked_for) if before.trusted is None and definitions else before.trusted
     by_id: dict[str, EvaluatedTool] = {}
     unchecked: list[tuple[ToolDefinition, bool]] = []
-    async for definition, route in slices.over(routed):
+    async for definition, route in slices.over(candidates):
         text = _encode(definition)
-        digest, known = hashlib.sha256(text).hexdigest(), before.by_id.get(definition.id)
+        digest, entry = hashlib.sha256(text).hexdigest(), before.by_id.get(definition.id)
         # Routes never change while a catalogue lives, and trust only once: the same definition has the same evaluation.
-        if known is None or known.digest != digest:
+        if entry is None or entry.digest != digest:
             too_large = listings.too_large(definition, len(text), source.max_schema_bytes)
-            known = EvaluatedTool(digest=digest, route=route, tool=None, reason=too_large or "")
+            entry = EvaluatedTool(digest=digest, route=route, tool=None, reason=too_large or "")
             if too_large is None:
                 unchecked.append((definition, is_plain(text)))
-        by_id[definition.id] = known
+        by_id[definition.id] = entry
     complete = True
     async for definition, verdict in verdicts(unchecked, offload, source.name, slices):
         complete &= verdict is not NO_TIME
         entry = by_id[definition.id]
         by_id[definition.id] = _published(source, definition, verdict, entry, trusted or frozenset())
-    rejected += collided
+    rejected += collisions
     rejected += [Rejected(id=id_, reason=entry.reason) for id_, entry in by_id.items() if entry.tool is None]
     return Evaluation(by_id=by_id, claims=claims, rejected=tuple(rejected), trusted=trusted, complete=complete)
 
@@ -199,8 +199,8 @@ async def claims_to(source: Source, ids: Iterable[str], slices: TimeSlices) -> d
 
 async def _claims_to_rejected(source: Source, rejected: Sequence[Rejected], slices: TimeSlices) -> dict[str, Claim]:
     """The claims to tools that are listed and cannot be used, as far as their ids can be read."""
-    named = (_id_of(one, source.toolkit) for one in rejected[: source.max_tools])
-    return await claims_to(source, (id_ for id_ in named if id_), slices)
+    ids = (_id_of(tool, source.toolkit) for tool in rejected[: source.max_tools])
+    return await claims_to(source, (id_ for id_ in ids if id_), slices)
 
 
 def _id_of(rejected: Rejected, toolkit: str) -> str:
@@ -243,23 +243,23 @@ def _published(
 
 
 async def _without_collisions(
-    routed: Sequence[tuple[ToolDefinition, int]], slices: TimeSlices
+    candidates: Sequence[tuple[ToolDefinition, int]], slices: TimeSlices
 ) -> tuple[list[tuple[ToolDefinition, int]], list[Rejected]]:
     """Takes out tools that share an id.
 
     Only what routes publish collides, so that an operator can deny one of two and have the other.
     """
     ids: Counter[str] = Counter()
-    async for definition, _ in slices.over(routed):
+    async for definition, _ in slices.over(candidates):
         ids[definition.id] += 1
-    kept: list[tuple[ToolDefinition, int]] = []
+    unique: list[tuple[ToolDefinition, int]] = []
     rejected: dict[Rejected, None] = {}
-    async for definition, route in slices.over(routed):
+    async for definition, route in slices.over(candidates):
         if ids[definition.id] > 1:
             rejected[Rejected(id=definition.id, reason="Its id is listed more than once.")] = None
         else:
-            kept.append((definition, route))
-    return kept, list(rejected)
+            unique.append((definition, route))
+    return unique, list(rejected)
 
 
 def _asked_for(definition: ToolDefinition) -> frozenset[str]:

@@ -91,9 +91,9 @@ def _encoded(tool: PublishedTool, name: str, encoder: ListEncoder) -> bytes:
     form = encoder.definition_form
     key = form if name == tool.definition.name else f"{form} {name}"
     if key not in tool.encoded:
-        listed = tool.listed if key == form else replace(tool.listed, name=name)
+        definition = tool.listed if key == form else replace(tool.listed, name=name)
         try:
-            tool.encoded[key] = encoder.encode_definition(listed)
+            tool.encoded[key] = encoder.encode_definition(definition)
         except DefinitionError as exc:
             tool.encoded[key] = b""
             extra = {"tool": tool.id, "dialect": encoder.name, "reason": str(exc)}

@@ -82,7 +82,7 @@ class Owners:
                     disputed.update((key, version[1]))
         for source, evaluation in evaluations if disputed else ():
             tools = ((id_.partition("@")[0], claim) for id_, claim in evaluation.claims.items())
-            for tool, claim in {it for it in tools if _key(it[0]) in disputed}:
+            for tool, claim in {pair for pair in tools if _key(pair[0]) in disputed}:
                 holder = Holder(claim.position, source.name, source.routes[claim.position], tool, claim.hides)
                 self._holders[_key(tool)].append(holder)
 
@@ -113,8 +113,8 @@ class Owners:
         """
         version = VERSION_NAME.fullmatch(name)
         names = (name,) if version is None else (name, version[1])
-        found = [holder for each in names for holder in self._named(each) if holder.tool != mine.tool]
-        holder = _first_before(mine, [*found, *self._may_be_named(names)])
+        holders = [holder for named in names for holder in self._named(named) if holder.tool != mine.tool]
+        holder = _first_before(mine, [*holders, *self._may_be_named(names)])
         return holder and f"The name {name!r} is kept for {holder.tool or holder.route.tools} of {holder.backend!r}"
 
     def _named(self, name: str) -> Iterator[Holder]:
@@ -157,7 +157,11 @@ class Owners:
         if mine.route.names_toolkit:
             return None
         tool, folded = mine.tool, mine.tool.lower()
-        alike = [it for it in self._holders.get(_key(tool), ()) if it.tool != tool and it.tool.lower() == folded]
+        alike = [
+            holder
+            for holder in self._holders.get(_key(tool), ())
+            if holder.tool != tool and holder.tool.lower() == folded
+        ]
         for _, holder in self._unlisted.get(_toolkit(tool), ()):
             if not holder.may_have(tool) and matcher(_pattern(holder.route).lower())(folded):
                 alike.append(holder)
@@ -171,7 +175,7 @@ def _order(holder: Holder) -> tuple[bool, int]:
 
 def _first_before(mine: Holder, others: Iterable[Holder]) -> Holder | None:
     """The first of the others by their routes, if that comes before mine and is another backend's."""
-    earlier = (it for it in others if it.position < mine.position and it.backend != mine.backend)
+    earlier = (holder for holder in others if holder.position < mine.position and holder.backend != mine.backend)
     return min(earlier, key=lambda holder: holder.position, default=None)
 
 

@@ -180,9 +180,9 @@ class PublishedTool:
     ) -> Self:
         """Puts a discovered tool under a route."""
         requires = definition.requires
-        asked = tuple(secret for secret in requires.secrets if secret not in route.secrets)
-        if asked != requires.secrets:
-            definition = replace(definition, requires=replace(requires, secrets=asked))
+        needed = tuple(secret for secret in requires.secrets if secret not in route.secrets)
+        if needed != requires.secrets:
+            definition = replace(definition, requires=replace(requires, secrets=needed))
         return cls(
             definition=definition,
             requires=requires,

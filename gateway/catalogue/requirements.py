@@ -21,8 +21,8 @@ def for_user(call: ToolCall, user_id: str) -> ToolCall:
     """
     context = call.context
     info = context.user_info
-    named = info.get("user_id") if isinstance(info, dict) else None
-    if context.user_id not in (None, user_id) or named not in (None, user_id):
+    claimed_id = info.get("user_id") if isinstance(info, dict) else None
+    if context.user_id not in (None, user_id) or claimed_id not in (None, user_id):
         raise GatewayError(ErrorCode.FORBIDDEN, "Your credential does not let you call for that user.")
     if context.user_id is None or info is not None:
         return replace(call, context=replace(context, user_id=user_id, user_info=None))

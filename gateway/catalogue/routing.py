@@ -115,11 +115,11 @@ class Router:
             if latest is not None:
                 return latest
             raise self._not_found(_no_such_tool(ref), ref, caller) if hide else _forbidden(ref, family.newest)
-        wanted = family.of_version(ref.version)
-        if wanted is not None and wanted.route.scopes <= caller.scopes:
-            return wanted
-        if wanted is not None and not hide:
-            raise _forbidden(ref, wanted)
+        exact = family.of_version(ref.version)
+        if exact is not None and exact.route.scopes <= caller.scopes:
+            return exact
+        if exact is not None and not hide:
+            raise _forbidden(ref, exact)
         usable = [tool.definition.version for tool in family.ascending if tool.route.scopes <= caller.scopes]
         not_found = _no_such_version(ref, usable) if usable or not hide else _no_such_tool(ref)
         raise self._not_found(not_found, ref, caller)
@@ -235,15 +235,15 @@ def _no_such_tool(ref: ToolRef) -> GatewayError:
 
 
 def _forbidden(ref: ToolRef, tool: PublishedTool) -> GatewayError:
-    wanted = ref.tool if ref.version is None else f"{ref.tool}@{ref.version}"
-    return InsufficientScopeError(f"You may not use {wanted!r}.", tool.route.scopes)
+    tool_id = ref.tool if ref.version is None else f"{ref.tool}@{ref.version}"
+    return InsufficientScopeError(f"You may not use {tool_id!r}.", tool.route.scopes)
 
 
 def _no_such_version(ref: ToolRef, usable: Sequence[str]) -> GatewayError:
     """Names only versions the caller may use, ascending: what is hidden in the listing stays hidden here."""
-    known = ", ".join(reversed(usable[-MAX_VERSIONS_TOLD:]))
+    newest = ", ".join(reversed(usable[-MAX_VERSIONS_TOLD:]))
     return GatewayError(
         ErrorCode.TOOL_NOT_FOUND,
         f"The tool {ref.tool!r} has no version {ref.version}.",
-        developer_message=f"Its newest versions are {known}." if known else None,
+        developer_message=f"Its newest versions are {newest}." if newest else None,
     )

@@ -66,8 +66,8 @@ def tools_named(name: str) -> Iterator[str]:
 
 def digest_beginning(name: str) -> str | None:
     """What stands before the digest in a name that ends in one; None if it does not."""
-    made = DIGEST_NAME.fullmatch(name)
-    return made and made[1]
+    match = DIGEST_NAME.fullmatch(name)
+    return match and match[1]
 
 
 def may_begin(route: Route, beginning: str) -> bool:

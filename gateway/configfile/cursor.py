@@ -53,23 +53,23 @@ class ParseContext:
     def names(self, section: str) -> dict[str, None]:
         """The keys of a mapping at the top of the file, whatever is wrong with their values."""
         if section not in self._names:
-            found = [node.value for node in yamlnode.values(self.root, section)[:1]]
-            keys = [key.value for entries in found if isinstance(entries, Mapping) for key, _ in entries]
+            sections = [node.value for node in yamlnode.values(self.root, section)[:1]]
+            keys = [key.value for entries in sections if isinstance(entries, Mapping) for key, _ in entries]
             self._names[section] = dict.fromkeys(key for key in keys if isinstance(key, str))
         return self._names[section]
 
     def lines(self, source: str) -> list[str]:
         """All problems in the order of the file, each as a compiler prints it, so that editors can jump there."""
-        found = sorted(self.problems, key=lambda problem: problem[0])
-        lines = [_line(source, *problem) for problem in found]
-        if len(found) >= MAX_PROBLEMS:
+        problems = sorted(self.problems, key=lambda problem: problem[0])
+        lines = [_line(source, *problem) for problem in problems]
+        if len(problems) >= MAX_PROBLEMS:
             lines.append(f"{source}: stopped after {MAX_PROBLEMS} problems")
         return lines
 
     def warnings(self, source: str) -> list[str]:
         """The secrets that stand in the file in plain text, in the same order and form."""
-        found = sorted((mark, path) for path, mark in self.plain_secrets.items())
-        return [_line(source, mark, path, IN_PLAIN_TEXT) for mark, path in found]
+        places = sorted((mark, path) for path, mark in self.plain_secrets.items())
+        return [_line(source, mark, path, IN_PLAIN_TEXT) for mark, path in places]
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -134,19 +134,19 @@ class Cursor:
 
     def entries(self) -> dict[str, Cursor]:
         """One cursor for each key of a mapping; invalid keys are recorded and left out. Raises RefusedError."""
-        found: dict[str, Cursor] = {}
+        cursors: dict[str, Cursor] = {}
         for key, value in self._value(Mapping, "must be a mapping of keys to values"):
             name = key.value
             if not isinstance(name, str) or key.tagged or not _is_unicode(name):
                 self.context.record(key.mark, self.path, "has a key that is not plain text")
             elif key.plain and name == "<<":
                 self.context.record(key.mark, self.path, "has a merge key '<<'; use an alias for a whole value instead")
-            elif (first := found.get(name)) is not None:
+            elif (first := cursors.get(name)) is not None:
                 message = f"is written twice; the first is on line {first.key_mark.line}"
                 self.context.record(key.mark, first.path, message)
             else:
-                found[name] = Cursor(self.context, value, self._join(name), key.mark)
-        return found
+                cursors[name] = Cursor(self.context, value, self._join(name), key.mark)
+        return cursors
 
     def _value(self, kind: type[T], message: str) -> T:
         if self.node.tagged:
@@ -161,8 +161,8 @@ class Cursor:
         return value
 
     def _join(self, name: str) -> str:
-        shown = name if HARMLESS_KEY.fullmatch(name) else json.dumps(name[:SHOWN_KEY])
-        return f"{self.path}.{shown}" if self.path else shown
+        step = name if HARMLESS_KEY.fullmatch(name) else json.dumps(name[:SHOWN_KEY])
+        return f"{self.path}.{step}" if self.path else step
 
 
 def _line(source: str, mark: Mark, path: str, message: str) -> str:

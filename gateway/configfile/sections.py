@@ -70,15 +70,15 @@ class Section(BaseModel):
         entries = value.entries()
         keys = {name: field.alias or key_of(name) for name, field in cls.model_fields.items()}
         _refuse_unknown(value, entries, keys.values(), cls.replaced)
-        given = {}
+        values = {}
         for name, field in cls.model_fields.items():
             key = keys[name]
             entry = entries.get(key)
             if entry is not None and not (entry.is_null and field.default is None):
-                given[key] = entry
+                values[key] = entry
             elif entry is None and field.is_required():
                 value.refuse_missing(key, cls.advice.get(key, ""))
-        section = handler(given)
+        section = handler(values)
         for name, message in section.problems():
             first, *below = name.split(".")
             at = _place(value, [keys.get(first, ""), *map(key_of, below)])
@@ -90,10 +90,10 @@ class Section(BaseModel):
 def _place(cursor: Cursor, keys: Sequence[str]) -> Cursor:
     """The value that keys lead to, one below the other, or the last one on the way that is written."""
     for key in keys:
-        found = cursor.entries().get(key)
-        if found is None:
+        below = cursor.entries().get(key)
+        if below is None:
             break
-        cursor = found
+        cursor = below
     return cursor
 
 
@@ -138,8 +138,8 @@ class Items(Parts):
         if len(cursors) < self.at_least:
             raise value.refuse(f"must have at least {self.at_least} item{'s' if self.at_least > 1 else ''}")
         values = [_first(validate, [cursor]) for cursor in cursors]
-        known = [None if cursor.is_stand_in else item for cursor, item in zip(cursors, values, strict=True)]
-        for index, message in self.check(known):
+        judged = [None if cursor.is_stand_in else item for cursor, item in zip(cursors, values, strict=True)]
+        for index, message in self.check(judged):
             cursors[index].refuse(message)
         if any(cursor.is_stand_in for cursor in cursors):
             value.context.stand_ins.add(value.path)
@@ -310,12 +310,12 @@ def _first(validate: Validate, one: Any, key: Any = 0) -> Any:
 
 
 def _refuse_unknown(
-    cursor: Cursor, entries: Mapping[str, Cursor], known: Iterable[str], replaced: Mapping[str, str]
+    cursor: Cursor, entries: Mapping[str, Cursor], keys: Iterable[str], replaced: Mapping[str, str]
 ) -> None:
     for name, entry in entries.items():
-        if name in known:
+        if name in keys:
             continue
-        hint = suggestion(name, known)
+        hint = suggestion(name, keys)
         if name in replaced:
             entry.refuse_key(replaced[name])
         elif entry.is_empty:  # its name is not shown: `{hunter2}` is a key to YAML, but was meant as a password

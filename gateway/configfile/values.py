@@ -111,9 +111,9 @@ class Text(Value):
 
 
 def _names_a_backend(value: str, cursor: Cursor) -> str:
-    known = cursor.context.names("backends")
-    if value not in known:
-        raise UnfitError(f"names no backend of this file{suggestion(value, known)}")
+    names = cursor.context.names("backends")
+    if value not in names:
+        raise UnfitError(f"names no backend of this file{suggestion(value, names)}")
     return value
 
 

@@ -215,10 +215,10 @@ class _HeaderValue(Secret):
     title = "text of visible ASCII characters and spaces"
 
     def parse(self, written: Written) -> SecretStr:
-        found = super().parse(written)
+        secret = super().parse(written)
         if re.fullmatch(r"[!-~]([ -~]*[!-~])?", written.text) is None:
             raise UnfitError("must be visible ASCII, with spaces at most inside, since it is sent in a header")
-        return found
+        return secret
 
     def holds_secret(self, raw: str) -> bool:
         return False  # most are none: the name of a tenant, a version

@@ -61,8 +61,8 @@ def published_name(tool: str, longest: int = MAX_NAME_LENGTH) -> str:
 
 def digest_name(tool: str, longest: int = MAX_NAME_LENGTH) -> str:
     """A name that tells a tool from any other of which the usual name is the same."""
-    kept = word(tool)[: longest - DIGEST_LENGTH - 1]
-    return f"{kept}_{hashlib.sha256(tool.encode()).hexdigest()[:DIGEST_LENGTH]}"
+    beginning = word(tool)[: longest - DIGEST_LENGTH - 1]
+    return f"{beginning}_{hashlib.sha256(tool.encode()).hexdigest()[:DIGEST_LENGTH]}"
 
 
 def version_name(name: str, version: str, longest: int = MAX_NAME_LENGTH) -> str:

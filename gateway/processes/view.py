@@ -92,11 +92,15 @@ class SupervisorView(Answering):
         for answer in answers:
             if isinstance(answer, BaseException) and not isinstance(answer, RefusedQuestionError):
                 raise answer
-        found = [(worker, it) for worker, it in zip(there, answers, strict=True) if not isinstance(it, BaseException)]
-        if not found:
-            refusals = [it for it in answers if isinstance(it, RefusedQuestionError)]
+        answered = [
+            (worker, answer)
+            for worker, answer in zip(there, answers, strict=True)
+            if not isinstance(answer, BaseException)
+        ]
+        if not answered:
+            refusals = [answer for answer in answers if isinstance(answer, RefusedQuestionError)]
             raise refusals[0] if refusals else RefusedQuestionError(503, "No worker serves at the moment.")
-        return found
+        return answered
 
     async def _session(self, about: JsonObject) -> JsonObject:
         """Each worker gets to know that somebody looks."""
@@ -120,7 +124,7 @@ class SupervisorView(Answering):
 
     async def _tool(self, about: JsonObject) -> JsonObject:
         pages = [page for _, page in await self._ask_all("tool_facts", about)]
-        seconds = [each for page in pages for each in page["seconds"]]
+        seconds = [duration for page in pages for duration in page["seconds"]]
         return with_calls(pages[0] | {"seconds": seconds}, self._metrics)
 
     async def _calls(self, about: JsonObject) -> JsonObject:
@@ -140,8 +144,8 @@ class SupervisorView(Answering):
         """The cursor has that of each worker; one that has been replaced since begins anew."""
         cursors = dict(part.partition(BETWEEN)[::2] for part in text_of(about, "after").split("-"))
         there = list(self._there())
-        asked = (worker.ask("log", {"after": cursors.get(str(worker.number), "")}) for worker in there)
-        answers = dict(zip(there, await asyncio.gather(*asked, return_exceptions=True), strict=True))
+        asking = (worker.ask("log", {"after": cursors.get(str(worker.number), "")}) for worker in there)
+        answers = dict(zip(there, await asyncio.gather(*asking, return_exceptions=True), strict=True))
         lines: list[JsonObject] = []
         for worker, answer in answers.items():
             if isinstance(answer, BaseException):
@@ -149,7 +153,7 @@ class SupervisorView(Answering):
             lines += [_marked(line, "key", worker) for line in answer["lines"]]
             cursors[str(worker.number)] = answer["cursor"]
         lines.sort(key=lambda line: line["time"])
-        cursor = "-".join(f"{number}{BETWEEN}{each}" for number, each in cursors.items() if number)
+        cursor = "-".join(f"{number}{BETWEEN}{cursor}" for number, cursor in cursors.items() if number)
         return {"lines": lines[-KEPT:], "cursor": cursor}
 
     async def _read_configuration(self, about: JsonObject) -> JsonObject:
@@ -163,9 +167,9 @@ def _marked(what: JsonObject, name: str, worker: Asked) -> JsonObject:
 
 def _replicas(answers: Sequence[JsonObject]) -> list[Json]:
     """The replicas that any worker knows; each worker is one."""
-    found: dict[str, JsonObject] = {}
+    replicas: dict[str, JsonObject] = {}
     for answer in answers:
         for replica in answer["replicas"]:
-            known = found.setdefault(replica["name"], replica)
-            found[replica["name"]] = known | {"is_this": known["is_this"] or replica["is_this"]}
-    return sorted(found.values(), key=lambda each: (not each["is_this"], each["name"]))
+            before = replicas.setdefault(replica["name"], replica)
+            replicas[replica["name"]] = before | {"is_this": before["is_this"] or replica["is_this"]}
+    return sorted(replicas.values(), key=lambda replica: (not replica["is_this"], replica["name"]))

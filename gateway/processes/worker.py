@@ -46,10 +46,10 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--number", type=int, required=True)
     parser.add_argument("--control", type=int, required=True)
     parser.add_argument("--listen", type=int, action="append", required=True)
-    given = parser.parse_args(words)
+    arguments = parser.parse_args(words)
     for number in (signal.SIGHUP, signal.SIGINT):  # the supervisor acts on them for all workers
         signal.signal(number, signal.SIG_IGN)
-    return main_loop(_work(given.number, given.control, given.listen))
+    return main_loop(_work(arguments.number, arguments.control, arguments.listen))
 
 
 async def _work(number: int, control: int, listening: Sequence[int]) -> int:
@@ -60,7 +60,7 @@ async def _work(number: int, control: int, listening: Sequence[int]) -> int:
         _, config = await receive(reader)
         assert isinstance(config, Config)  # a worker is asked for anything else only once it serves
         worker = Worker(number, config, writer)
-        await worker.run(reader, [socket.socket(fileno=each) for each in listening], stop)
+        await worker.run(reader, [socket.socket(fileno=number_of_socket) for number_of_socket in listening], stop)
         return LOST if worker.serving.gateway.lost_results else OK
     except asyncio.IncompleteReadError:
         return OK  # the supervisor is gone
@@ -130,10 +130,10 @@ class Worker:
             gateway.address.listens_on(*sockets[0].getsockname()[:2])
             await gateway.start()
             ready = asyncio.create_task(gateway.catalogue.wait_ready())
-            asked = asyncio.create_task(stop.asked.wait())
-            await asyncio.wait([ready, asked], return_when=asyncio.FIRST_COMPLETED)
+            stopping = asyncio.create_task(stop.asked.wait())
+            await asyncio.wait([ready, stopping], return_when=asyncio.FIRST_COMPLETED)
             ready.cancel()
-            asked.cancel()
+            stopping.cancel()
             with closing(await listen(listener, service, sockets)) as acceptor:
                 self._report()
                 self._link.say(kind="ready")

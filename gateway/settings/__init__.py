@@ -125,9 +125,9 @@ class Config(Section):
         """Finds what people cannot log in without: an issuer that can be asked, and a way back from it."""
         entry = None if self.auth is None else self.auth.issuer(login.issuer)
         if entry is None:
-            known = [] if self.auth is None else [entry.issuer or "" for entry in self.auth.jwt or ()]
-            if not any(refers(name) for name in (*known, login.issuer)):
-                yield "console.login.issuer", f"is no issuer of auth.jwt{suggestion(login.issuer, known)}"
+            issuers = [] if self.auth is None else [entry.issuer or "" for entry in self.auth.jwt or ()]
+            if not any(refers(name) for name in (*issuers, login.issuer)):
+                yield "console.login.issuer", f"is no issuer of auth.jwt{suggestion(login.issuer, issuers)}"
         elif entry.authorization_server is None:
             yield (
                 "console.login.issuer",

@@ -223,10 +223,10 @@ def issuers_that_clash(entries: Sequence[JwtSettings | None]) -> Iterator[tuple[
     """Finds entries among which a token could not choose."""
     for index, _ in repeated(entries, attrgetter("issuer", "header")):
         entry = entries[index]
-        named = entry is not None and entry.issuer
+        has_name = entry is not None and entry.issuer
         yield (
             index,
-            "has the issuer of an earlier entry" if named else "has no issuer, and neither has an earlier entry",
+            "has the issuer of an earlier entry" if has_name else "has no issuer, and neither has an earlier entry",
         )
 
 
@@ -242,8 +242,8 @@ class ApiKeySettings(Section):
 
 def keys_that_clash(entries: Sequence[ApiKeySettings | None]) -> Iterator[tuple[int, str]]:
     """Finds keys that would be two callers; a hash of zeros stands in for one that is missing."""
-    known = [entry if entry and any(entry.hash) else None for entry in entries]
-    return ((index, "has the hash of an earlier entry") for index, _ in repeated(known, attrgetter("hash")))
+    present = [entry if entry and any(entry.hash) else None for entry in entries]
+    return ((index, "has the hash of an earlier entry") for index, _ in repeated(present, attrgetter("hash")))
 
 
 class AuthSettings(Section):
@@ -259,8 +259,8 @@ class AuthSettings(Section):
     @property
     def authorization_servers(self) -> tuple[str, ...]:
         """The issuers that programs can ask for a token."""
-        found = (entry.authorization_server for entry in self.jwt or () if entry.header is None)
-        return tuple(issuer for issuer in found if issuer is not None)
+        issuers = (entry.authorization_server for entry in self.jwt or () if entry.header is None)
+        return tuple(issuer for issuer in issuers if issuer is not None)
 
     def issuer(self, name: str) -> JwtSettings | None:
         """The entry of an issuer, if it has one of its own."""

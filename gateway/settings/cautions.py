@@ -122,12 +122,14 @@ def _of_quotas(config: Config) -> Iterator[str]:
 
 
 def _of_backends(config: Config) -> Iterator[str]:
-    routed = {route.backend for route in config.routes if not route.deny}
+    routes_to = {route.backend for route in config.routes if not route.deny}
     for name, backend in config.backends.items():
-        if name not in routed:
+        if name not in routes_to:
             yield f"backends.{name}: no route publishes any of its tools"
         parts = [urlsplit(url) for url in backend.addresses]
-        in_clear = [it.netloc for it in parts if it.scheme == "http" and not is_loopback(it.hostname or "")]
+        in_clear = [
+            address.netloc for address in parts if address.scheme == "http" and not is_loopback(address.hostname or "")
+        ]
         if backend.auth is not None and in_clear:
             yield f"backends.{name}.auth: the credential is sent unencrypted to {', '.join(in_clear)}; use https"
         if isinstance(backend, OpenApiBackendSettings) and backend.document_auth is not None:

@@ -66,8 +66,8 @@ def parse_limit_key(text: str) -> tuple[LimitPart, ...]:
     words = [word.strip() for word in text.split("+")]
     for word in words:
         if word not in PARTS:
-            known = f"{', '.join(PARTS)}, or several of them joined by +"
-            raise UnfitError(f"must be one of {known}{suggestion(word, PARTS)}")
+            choices = f"{', '.join(PARTS)}, or several of them joined by +"
+            raise UnfitError(f"must be one of {choices}{suggestion(word, PARTS)}")
     if len(set(words)) < len(words):
         raise UnfitError("names the same part twice")
     return tuple(part for part in PARTS if part in words)
@@ -87,10 +87,10 @@ LIMIT_KEY = Text(
 
 
 def _matches_published(value: str, cursor: Cursor) -> str:
-    known = published(cursor.context)
-    if any(overlap(value, pattern) for pattern in known):
+    patterns = published(cursor.context)
+    if any(overlap(value, pattern) for pattern in patterns):
         return value
-    raise UnfitError(f"matches no tool of any route{suggestion(value, known)}")
+    raise UnfitError(f"matches no tool of any route{suggestion(value, patterns)}")
 
 
 PublishedTools = Annotated[str, Text(GLOB.pattern, GLOB.must, resolve=_matches_published)]
@@ -98,8 +98,8 @@ PublishedTools = Annotated[str, Text(GLOB.pattern, GLOB.must, resolve=_matches_p
 
 def published(context: ParseContext) -> list[str]:
     """The patterns of the routes of a file that do not deny, whatever else is wrong with them."""
-    found = [node.value for node in yamlnode.values(context.root, "routes")[:1]]
-    routes = [route for routes in found if isinstance(routes, list) for route in routes]
+    sections = [node.value for node in yamlnode.values(context.root, "routes")[:1]]
+    routes = [route for routes in sections if isinstance(routes, list) for route in routes]
     open_ = [route for route in routes if "true" not in _texts(route, "deny")]
     patterns = [text for route in open_ for text in _texts(route, "tools")]
     return ["*" if "$" in pattern else pattern for pattern in patterns]  # what is put in may be any
@@ -200,16 +200,16 @@ def _meet(one: str, other: str) -> bool:
     shorter, longer = sorted((WILD.split(glob, maxsplit=1)[0] for glob in (one, other)), key=len)
     if not longer.startswith(shorter):
         return False  # most of a large file, at no cost
-    seen: set[tuple[int, int]] = set()
+    visited: set[tuple[int, int]] = set()
     places = [(0, 0)]
     while places:
         here, there = places.pop()
         mine, theirs = one[here : here + 1], other[there : there + 1]
         if not (mine or theirs):
             return True
-        if (here, there) in seen:
+        if (here, there) in visited:
             continue
-        seen.add((here, there))
+        visited.add((here, there))
         if "*" in (mine, theirs):  # stands for nothing, or for what the other pattern has here
             places += [(here + 1, there)] if mine else []
             places += [(here, there + 1)] if theirs else []

@@ -37,8 +37,8 @@ class _ProxyValue(Value):
             raise UnfitError(f"cannot be used: {exc}" if text == ENVIRONMENT else str(exc)) from None
 
     def holds_secret(self, raw: str) -> bool:
-        found = LOGIN.match(raw)
-        return found is not None and not refers(found["password"])
+        login = LOGIN.match(raw)
+        return login is not None and not refers(login["password"])
 
     def schema(self) -> Schema:
         return {"type": "string", "pattern": f"^(none|environment|http://.+)$|{SUBSTITUTED}"}

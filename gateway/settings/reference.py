@@ -70,8 +70,8 @@ class _Generator(GenerateJsonSchema):
         return False
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
-        found = super().model_schema(schema)
-        return {name: part for name, part in found.items() if name != "title"}
+        section = super().model_schema(schema)
+        return {name: part for name, part in section.items() if name != "title"}
 
     def dict_schema(self, schema: core_schema.DictSchema) -> JsonSchemaValue:
         values = self.generate_inner(schema["values_schema"])  # pydantic leaves out their title
@@ -80,12 +80,12 @@ class _Generator(GenerateJsonSchema):
 
 def json_schema(root: type[BaseModel]) -> Schema:
     """Describes a file with the keys of `root`."""
-    found = root.model_json_schema(schema_generator=_Generator)
-    definitions = found.pop("$defs")
+    schema = root.model_json_schema(schema_generator=_Generator)
+    definitions = schema.pop("$defs")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Toolgate configuration",
-        **found,
+        **schema,
         "$defs": definitions,
     }
 
@@ -156,8 +156,8 @@ class _Page:
         common = dict(BackendSettings.model_json_schema(schema_generator=_Generator)["properties"])
         del common[TAG]
         yield from self.tables(f"`{path}`", EVERY_BACKEND, {}, common, path)
-        for each in chosen:
-            word, section = each["if"]["properties"][TAG]["const"], self._definition(each["then"]["$ref"])
+        for choice in chosen:
+            word, section = choice["if"]["properties"][TAG]["const"], self._definition(choice["then"]["$ref"])
             own = {name: value for name, value in section["properties"].items() if value != common.get(name)}
             title = f"{path}` with `{TAG}: {word}"
             # A key that others have too, with sections of its own.
@@ -187,7 +187,7 @@ class _Page:
             case {"anyOf": [item, {"items": _}]}:
                 return f"{self._type(item, path)}, or a list of them"
             case {"oneOf": sections}:
-                names = [f"`{self._only_key(each['$ref'])[0]}`" for each in sections]
+                names = [f"`{self._only_key(option['$ref'])[0]}`" for option in sections]
                 return f"{_either(names)} in a {section}"
             case {"$ref": _} | {"allOf": _}:
                 return section
