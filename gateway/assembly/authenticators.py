@@ -20,7 +20,7 @@ from gateway.auth.authentication import MAX_TOKEN
 from gateway.auth.keys import read_pem
 from gateway.auth.tokens import AUTHORIZATION, Path, account_of_issuer, without_login
 from gateway.core.ports import ANONYMOUS, Authenticator
-from gateway.settings import AuthSettings, JwtSettings, LoginSettings
+from gateway.settings import AuthSettings, ConsoleLoginSettings, JwtSettings
 from gateway.settings.proxies import proxy_for
 from gateway.upstream.credentials import fixed_headers
 from gateway.upstream.replica_url import client_context
@@ -53,7 +53,7 @@ class Issuers:
         issuers = [_issuer(entry, self._keys[origin]) for entry, origin in zip(entries, origins, strict=True)]
         return Authentication(issuers, keys, clock=time.time, max_token=max_token)
 
-    def of_login(self, auth: AuthSettings, login: LoginSettings) -> tuple[Authentication, Authentication]:
+    def of_login(self, auth: AuthSettings, login: ConsoleLoginSettings) -> tuple[Authentication, Authentication]:
         """What verifies the access tokens of a login, and its ID tokens. Both have the keys of the issuer's callers."""
         entry = auth.issuer(login.issuer)
         assert entry is not None  # the settings insist on it

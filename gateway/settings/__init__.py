@@ -16,7 +16,7 @@ from gateway.protocols.mcp.settings import McpSettings
 from gateway.protocols.openapi.settings import OpenApiBackendSettings
 from gateway.settings.access import AuthSettings, JwtSettings
 from gateway.settings.authorize import AuthorizeSettings
-from gateway.settings.console import ConsoleSettings, LoginSettings
+from gateway.settings.console import ConsoleLoginSettings, ConsoleSettings
 from gateway.settings.credentials import BearerAuthSettings, HeaderAuthSettings
 from gateway.settings.limits import NAME, OnFailure, RateLimitSettings, limits_that_clash
 from gateway.settings.protocols import AnyBackend
@@ -121,7 +121,7 @@ class Config(Section):
             changed[name] = None if section is None else given(section)
         return self.model_copy(update=changed)
 
-    def _problems_of_login(self, login: LoginSettings) -> Iterator[tuple[str, str]]:
+    def _problems_of_login(self, login: ConsoleLoginSettings) -> Iterator[tuple[str, str]]:
         """Finds what people cannot log in without: an issuer that can be asked, and a way back from it."""
         entry = None if self.auth is None else self.auth.issuer(login.issuer)
         if entry is None:
@@ -184,12 +184,12 @@ __all__ = [
     "BreakerSettings",
     "CallbackBackendSettings",
     "Config",
+    "ConsoleLoginSettings",
     "ConsoleSettings",
     "HeaderAuthSettings",
     "HttpBackendSettings",
     "JwtAuthSettings",
     "JwtSettings",
-    "LoginSettings",
     "McpSettings",
     "OAuthAuthSettings",
     "RateLimitSettings",

@@ -17,7 +17,7 @@ Scope = Annotated[str, Text(SCOPE, "must be one scope, without spaces", title="s
 Scopes = Annotated[str, Text(f"{SCOPE}( {SCOPE})*", "must be scopes, divided by single spaces", title="scopes")]
 
 
-class LoginSettings(Section):
+class ConsoleLoginSettings(Section):
     """How people log in to the public console: at an issuer of `auth.jwt` (OpenID Connect, with PKCE)."""
 
     issuer: AnyText = setting(
@@ -62,7 +62,7 @@ class ConsoleSettings(Section):
     public: Flag = setting(
         False, "Whether the listener for callers has it, too, for people who log in. This needs `login`."
     )
-    login: LoginSettings | None = setting(None, "How people log in there.")
+    login: ConsoleLoginSettings | None = setting(None, "How people log in there.")
 
     def problems(self) -> Iterator[tuple[str, str]]:
         if self.public and self.login is None:
