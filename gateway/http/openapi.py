@@ -14,7 +14,7 @@ from typing import NamedTuple
 from gateway.core.jsontext import decode, encode
 from gateway.core.model import JsonObject
 from gateway.http.routes import ROUTES
-from gateway.protocols.otc.surface import CALLS, RestSurface
+from gateway.protocols.otc.surface import CALLS, OtcSurface
 from gateway.settings import AuthSettings
 
 TEXT = {"type": "string"}
@@ -92,7 +92,7 @@ def document(version: str, public_url: str | None, credentials: Iterable[str] = 
     for route in ROUTES:
         if route.operation in DESCRIBED:
             paths |= dict(zip(route.paths(), DESCRIBED[route.operation](), strict=True))
-    for path, endpoint in RestSurface().endpoints.items():
+    for path, endpoint in OtcSurface().endpoints.items():
         form = FORMS.get(endpoint.dialect or "")
         spoken = "in the dialect of the request" if form is None else f"in {form.title}"
         name = "" if endpoint.dialect is None else f"{endpoint.dialect.replace('-', '_')}_"

@@ -104,7 +104,7 @@ def _trace_id(value: Json) -> str:
     return str(value)
 
 
-def closed(request: JsonObject, members: frozenset[str] = REQUEST_MEMBERS) -> JsonObject:
+def reject_unknown_members(request: JsonObject, members: frozenset[str] = REQUEST_MEMBERS) -> JsonObject:
     """Checks that a request has no member but these (CallToolRequest is a closed object)."""
     if not request.keys() <= members:
         unknown = min(request.keys() - members)

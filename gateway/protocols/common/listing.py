@@ -93,21 +93,21 @@ def read_list(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
         document, entries = lists.open_list(text, bounds.max_tools + 1, most_as_sent(bounds.max_schema_bytes))
     except (JsonError, DefinitionError) as exc:
         return (encode(Summary(failure=str(exc))),)
-    gathered, adapted, listed, lists_rfc = Gathered(bounds), set[tuple[str, str]](), Counter[str](), False
-    for count, entry in gathered.numbered(entries):
+    builder, adapted, listed, lists_rfc = ListBuilder(bounds), set[tuple[str, str]](), Counter[str](), False
+    for count, entry in builder.numbered(entries):
         lists_rfc = lists_rfc or recognise.is_rfc(entry)
         listed[_named(entry).partition("@")[0]] += 1
         try:
             definition, warnings = definitions.read_definition(entry, bounds.toolkit)
         except DefinitionError as exc:
-            gathered.reject(_named(entry)[:MAX_SHOWN] or f"number {count} of the list", str(exc))
+            builder.reject(_named(entry)[:MAX_SHOWN] or f"number {count} of the list", str(exc))
             continue
-        if gathered.take(definition):
+        if builder.add(definition):
             adapted.update((definition.id, warning) for warning in warnings)
-    gathered.drop_ambiguous(listed)
+    builder.drop_ambiguous(listed)
     dialect = recognise.of_server(document, has_version=bounds.has_version, lists_rfc=lists_rfc)
     is_clear = recognise.shows_form(document, has_version=bounds.has_version)
-    return gathered.encoded(dialect.name if is_clear else recognise.EITHER_OXP, tuple(sorted(adapted)))
+    return builder.encoded(dialect.name if is_clear else recognise.EITHER_OXP, tuple(sorted(adapted)))
 
 
 def most_as_sent(max_schema_bytes: int) -> int:
@@ -115,7 +115,7 @@ def most_as_sent(max_schema_bytes: int) -> int:
     return AS_SENT * 3 * max_schema_bytes
 
 
-class Gathered:
+class ListBuilder:
     """The tools of a list that keep its bounds, as text."""
 
     def __init__(self, bounds: Bounds) -> None:
@@ -124,7 +124,7 @@ class Gathered:
         self._bytes = self._values = 0
         self.rejected: list[Rejected] = []
 
-    def take(self, definition: ToolDefinition, encode_short: Callable[[ToolDefinition], bytes] | None = None) -> bool:
+    def add(self, definition: ToolDefinition, encode_short: Callable[[ToolDefinition], bytes] | None = None) -> bool:
         """Adds a tool, or says why not. `encode_short` writes it in another way, once it keeps the bounds.
 
         What is said of it loses characters that do not show.

@@ -93,7 +93,7 @@ def _document(reply: Answer, document: Json = None) -> JsonObject:
         if len(reply.body) > jsontext.ALWAYS_HERE_BYTES and jsontext.is_wide(reply.body):
             raise BrokenReplyError("it holds too many values")
         try:
-            document = jsontext.decode_answer(without_mark(reply.body), MAX_DEPTH)
+            document = jsontext.decode_answer(strip_bom(reply.body), MAX_DEPTH)
         except jsontext.JsonError as exc:
             raise BrokenReplyError(f"not JSON: {exc}") from exc
     if not isinstance(document, dict):
@@ -109,10 +109,10 @@ def reading(reply: Answer, *members: bytes) -> LargeReply | None:
     """How a large answer is read that is a document with the value under one of these members; None for a small one."""
     if reply.status != 200 or len(reply.body) <= jsontext.ALWAYS_HERE_BYTES:
         return None
-    return LargeReply(without_mark(reply.body), members)
+    return LargeReply(strip_bom(reply.body), members)
 
 
-def without_mark(body: bytes) -> bytes:
+def strip_bom(body: bytes) -> bytes:
     """The body without the byte order mark that some write in front of JSON; it may be ignored (RFC 8259, 8.1)."""
     return body.removeprefix(BOM_UTF8)
 

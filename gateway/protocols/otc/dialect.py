@@ -67,7 +67,7 @@ class RestDialect:
 
     def decode_call(self, document: JsonObject) -> ToolCall:
         """Reads a call. Raises INVALID_REQUEST."""
-        request = fields.closed(fields.object_(document.get("request"), "request"))
+        request = fields.reject_unknown_members(fields.object_(document.get("request"), "request"))
         return fields.call_of(request, fields.tool_ref(request.get("tool_id")))
 
     def reading(self, reply: Answer, invocation: Invocation) -> LargeReply | None:

@@ -34,7 +34,7 @@ class Rfc(rest.RestDialect):
         # Section 4.2 says `inputs`, section 5.2 and every example `input`.
         if "input" in request and "inputs" in request:
             raise fields.invalid("A call has 'input' or 'inputs', not both.")
-        fields.closed(request, fields.REQUEST_MEMBERS | {"inputs"})
+        fields.reject_unknown_members(request, fields.REQUEST_MEMBERS | {"inputs"})
         arguments = "inputs" if "inputs" in request else "input"
         return fields.call_of(request, self._tool_ref(request.get("tool_id")), arguments=arguments)
 

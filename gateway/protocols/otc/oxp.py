@@ -42,7 +42,7 @@ class OxpFlat(rest.RestDialect):
         return rest.header_version(head)
 
     def decode_call(self, document: JsonObject) -> ToolCall:
-        return fields.call_of(fields.closed(document), fields.tool_ref(document.get("tool_id")))
+        return fields.call_of(fields.reject_unknown_members(document), fields.tool_ref(document.get("tool_id")))
 
     def encode_result(self, result: ToolResult, call_id: str) -> WireReply:
         return fields.ok(encode(fields.result_object(result, call_id)), result.failure, self.headers)

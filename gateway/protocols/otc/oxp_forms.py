@@ -64,7 +64,7 @@ def _document(reply: Answer) -> JsonObject:
     if len(reply.body) > MAX_LOOKED_AT:
         return {}
     try:
-        document = jsontext.decode(replies.without_mark(reply.body), replies.MAX_DEPTH)
+        document = jsontext.decode(replies.strip_bom(reply.body), replies.MAX_DEPTH)
     except jsontext.JsonError:
         return {}
     return document if isinstance(document, dict) else {}

@@ -138,7 +138,7 @@ def _endpoints(dialect: str | None) -> dict[str, Endpoint]:
     return {prefix + endpoint.route: endpoint for endpoint in (listing, *calls)}
 
 
-class RestSurface:
+class OtcSurface:
     """OTC, OXP, the RFC and the LangChain family; `surfaces.Surface`."""
 
     def __init__(self) -> None:
@@ -180,4 +180,4 @@ class RestSurface:
         return dialect.encode_error(error)
 
 
-REST = RestSurface()
+REST = OtcSurface()

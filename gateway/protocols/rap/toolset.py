@@ -17,7 +17,7 @@ from gateway.core.wire import WireRequest
 from gateway.protocols.common.definitions import UnreadableTool
 from gateway.protocols.common.entries import TooLongTool, begin_of, read_array
 from gateway.protocols.common.fields import get
-from gateway.protocols.common.listing import MAX_VALUES, Gathered, Summary, decode_bounds, most_as_sent, most_values
+from gateway.protocols.common.listing import MAX_VALUES, ListBuilder, Summary, decode_bounds, most_as_sent, most_values
 
 MAX_HEAD_BYTES = 64 * 1024  # of what a toolset says besides its tools
 
@@ -66,19 +66,19 @@ def read_toolset(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
 
     Of a manifest that is not valid there is no endpoint and no tool. All that is returned is JSON text.
     """
-    gathered = Gathered(decode_bounds(encoded_bounds))
+    builder = ListBuilder(decode_bounds(encoded_bounds))
     try:
-        manifest = _valid(_within_bounds(text, gathered))
+        manifest = _valid(_within_bounds(text, builder))
     except JsonError as exc:
         return (encode(Summary(failure=str(exc))),)
     except DefinitionError as exc:
-        return (encode(Summary(rejected=(Rejected(id=gathered.bounds.backend, reason=str(exc)),))),)
+        return (encode(Summary(rejected=(Rejected(id=builder.bounds.backend, reason=str(exc)),))),)
     for tool in manifest.tools:
         try:
-            gathered.take(_definition(manifest, tool))
+            builder.add(_definition(manifest, tool))
         except DefinitionError as exc:  # a limit of ours, so the others may stay
-            gathered.reject(tool.name, str(exc))
-    return gathered.encoded(manifest.endpoint)
+            builder.reject(tool.name, str(exc))
+    return builder.encoded(manifest.endpoint)
 
 
 def _valid(document: Json) -> _Manifest:
@@ -122,7 +122,7 @@ def _definition(manifest: _Manifest, tool: _Tool) -> ToolDefinition:
     )
 
 
-def _within_bounds(text: bytes, gathered: Gathered) -> Json:
+def _within_bounds(text: bytes, builder: ListBuilder) -> Json:
     """The manifest without the tools that are too large for us, or too many. Raises JsonError."""
     try:
         top = msgspec.json.decode(text, type=_Top)
@@ -135,15 +135,15 @@ def _within_bounds(text: bytes, gathered: Gathered) -> Json:
         raise JsonError(f"it says more than {MAX_HEAD_BYTES} bytes besides its tools")
     document: dict[str, Any] = {name: decode(bytes(said)) for name, said in head.items() if bytes(said) != b"null"}
     is_array = begin_of(top.tools) == b"["
-    return document | {"tools": _tools(top.tools, gathered) if is_array else decode(bytes(top.tools))}
+    return document | {"tools": _tools(top.tools, builder) if is_array else decode(bytes(top.tools))}
 
 
-def _tools(array: Raw, gathered: Gathered) -> list[Json]:
-    bounds, tools, values = gathered.bounds, list[Json](), 0
+def _tools(array: Raw, builder: ListBuilder) -> list[Json]:
+    bounds, tools, values = builder.bounds, list[Json](), 0
     entries = read_array(array, bounds.max_tools + 1, most_as_sent(bounds.max_schema_bytes))
-    for count, tool in gathered.numbered(entries):
+    for count, tool in builder.numbered(entries):
         if isinstance(tool, TooLongTool):
-            gathered.reject(str(tool.get("name", f"number {count} of the list")), tool.reason)
+            builder.reject(str(tool.get("name", f"number {count} of the list")), tool.reason)
             continue
         if isinstance(tool, UnreadableTool):
             raise JsonError(tool.reason)

@@ -10,7 +10,7 @@ from gateway.core.jsontext import JsonError, decode, encode
 from gateway.core.model import Json, JsonObject, ToolDefinition
 from gateway.core.tool_names import DefinitionError
 from gateway.protocols.common.fields import string
-from gateway.protocols.common.listing import MAX_SHOWN, Gathered, Summary, decode_bounds
+from gateway.protocols.common.listing import MAX_SHOWN, ListBuilder, Summary, decode_bounds
 from gateway.protocols.common.texts import with_visible_texts
 from gateway.protocols.rcrt.breadcrumbs import MAX_DEPTH, Crumb, decode_crumb
 
@@ -51,7 +51,7 @@ def read_catalog(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
 
     Returns a Summary whose `note` is the id of the breadcrumb, then arrays of ToolDefinition, all of them JSON text.
     """
-    gathered = Gathered(decode_bounds(encoded_bounds))
+    builder = ListBuilder(decode_bounds(encoded_bounds))
     try:
         found = decode(text, MAX_DEPTH)
     except JsonError as exc:
@@ -60,19 +60,19 @@ def read_catalog(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
         return (encode(Summary(failure="not a list")),)
     crumb = decode_crumb(found[0]) if found else None
     entries = (crumb.context or {}).get("tools") if crumb else None
-    for _, entry in gathered.numbered(entries if isinstance(entries, list) else []):
+    for _, entry in builder.numbered(entries if isinstance(entries, list) else []):
         tool = _object(entry)
         name = string(tool.get("name"))
         if not name:
-            gathered.reject("?", "it has no name")
+            builder.reject("?", "it has no name")
             continue
         # Its version is always 1.0.0, whatever the tool's own.
         version, description = string(tool.get("version")), string(tool.get("description"))
         try:
-            gathered.take(_definition(tool, name, version, description, gathered.bounds.toolkit)[0])
+            builder.add(_definition(tool, name, version, description, builder.bounds.toolkit)[0])
         except DefinitionError as exc:
-            gathered.reject(name[:MAX_SHOWN], str(exc))
-    return gathered.encoded(crumb.id if crumb else "")
+            builder.reject(name[:MAX_SHOWN], str(exc))
+    return builder.encoded(crumb.id if crumb else "")
 
 
 def _definition(

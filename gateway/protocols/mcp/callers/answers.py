@@ -76,14 +76,10 @@ class RpcError(GatewayError):
 
 
 class McpStream(Struct, frozen=True):
-    """The stream of one late answer.
+    """The stream of one late answer."""
 
-    `progress_token` is the encoded one of the caller, if it sent one. `primer` makes the id of the first event, from
-    which the caller can resume.
-    """
-
-    progress_token: bytes | None = None
-    primer: Callable[[], bytes] | None = None
+    progress_token: bytes | None = None  # the caller's, encoded
+    first_event_id: Callable[[], bytes] | None = None  # makes the id that the caller can resume from
 
     @property
     def headers(self) -> Headers:
@@ -91,7 +87,7 @@ class McpStream(Struct, frozen=True):
 
     def first(self) -> bytes:
         """An event without data, whose id is all there is to it (2025-11-25, Resumability and Redelivery)."""
-        return b"" if self.primer is None else b"id: %b\ndata: \n\n" % self.primer()
+        return b"" if self.first_event_id is None else b"id: %b\ndata: \n\n" % self.first_event_id()
 
     def beat(self, progress: Progress) -> bytes:
         """A progress notification to callers that asked for progress, else a comment."""

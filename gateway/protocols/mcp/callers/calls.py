@@ -46,7 +46,7 @@ TRACEPARENT, TRACESTATE = "traceparent", "tracestate"  # unprefixed by exception
 IDEMPOTENCY_KEY = b"idempotency-key"
 SILENT = McpStream()  # of callers that asked for no progress, and cannot resume
 URLS: JsonObject = {"elicitation": {"url": {}}}
-LENT = {CALL_ID_MEMBER: "call_id", CONTEXT_MEMBER: "context"}
+CONTEXT_MEMBERS = {CALL_ID_MEMBER: "call_id", CONTEXT_MEMBER: "context"}
 
 
 class CallReader:
@@ -76,14 +76,16 @@ class CallReader:
         if not (isinstance(given, dict) or (isinstance(given, Raw) and bytes(given).startswith(b"{"))):
             raise RpcError(PARAMS, "arguments must be an object.")
         meta = params.get("_meta")
-        ref, lent = _tool_ref(name, toolkit), _lent(meta, head)
-        call = _call_of({"input": given, **lent}, ref) if lent else ToolCall(ref=ref, arguments=given)
+        ref, members = _tool_ref(name, toolkit), _context_members(meta, head)
+        call = _call_of({"input": given, **members}, ref) if members else ToolCall(ref=ref, arguments=given)
         prompt, awaited = self._prompt(message, name, call)
         after_s = None
         if self._task_after_s is not None and message.version == MODERN and mcp_tasks.takes_tasks(meta):
             after_s = self._task_after_s
         stream = (
-            _stream(head, meta, self._primer(message)) if after_s is None or after_s > self._stream_after_s else None
+            _stream(head, meta, self._first_event_id(message))
+            if after_s is None or after_s > self._stream_after_s
+            else None
         )  # the task is first
         encoder = McpEncoder(
             wire_version=message.version,
@@ -129,7 +131,7 @@ class CallReader:
             raise RpcError(PARAMS, "requestState is not of this call, or is too old.") from None
         return prompt.after(awaited), awaited
 
-    def _primer(self, message: Message) -> Callable[[], bytes] | None:
+    def _first_event_id(self, message: Message) -> Callable[[], bytes] | None:
         """What makes the id of the event from which the answer to a call can be resumed; None: it cannot be."""
         session = message.session
         if session is None or not is_resumable(session, message.version):
@@ -143,18 +145,18 @@ class CallReader:
         if event is None:
             raise no_stream(head)
         key, id_ = event
-        encoder = McpEncoder(wire_version=RESUMABLE, id=id_, stream=McpStream(primer=lambda: last))
+        encoder = McpEncoder(wire_version=RESUMABLE, id=id_, stream=McpStream(first_event_id=lambda: last))
         return ResumeRequest(encoder=encoder, request_key=key, lost=no_stream(head))
 
 
-def _lent(meta: Json, head: Head) -> JsonObject:
+def _context_members(meta: Json, head: Head) -> JsonObject:
     """What a call has beside its arguments, as members of a call request of OTC."""
-    lent: JsonObject = {}
-    if isinstance(meta, dict) and not LENT.keys().isdisjoint(meta):
-        lent = {name: meta[member] for member, name in LENT.items() if member in meta}
-    if "call_id" not in lent and IDEMPOTENCY_KEY in head.headers:
-        lent["call_id"] = head.headers[IDEMPOTENCY_KEY].decode("latin-1")
-    return lent
+    members: JsonObject = {}
+    if isinstance(meta, dict) and not CONTEXT_MEMBERS.keys().isdisjoint(meta):
+        members = {name: meta[member] for member, name in CONTEXT_MEMBERS.items() if member in meta}
+    if "call_id" not in members and IDEMPOTENCY_KEY in head.headers:
+        members["call_id"] = head.headers[IDEMPOTENCY_KEY].decode("latin-1")
+    return members
 
 
 @lru_cache(maxsize=4096)  # bounded in entries, and each key in length
@@ -208,13 +210,13 @@ def no_stream(head: Head) -> GatewayError:
     return GatewayError(ErrorCode.METHOD_NOT_ALLOWED, f"{head.path} answers POST only.", headers=allow)
 
 
-def _stream(head: Head, meta: Json, primer: Callable[[], bytes] | None) -> McpStream | None:
+def _stream(head: Head, meta: Json, first_event_id: Callable[[], bytes] | None) -> McpStream | None:
     """How a late answer is sent: not as events to callers that take JSON alone."""
     if not takes_events(head):
         return None
     token = meta.get("progressToken") if isinstance(meta, dict) else None
-    if token is None and primer is None:
+    if token is None and first_event_id is None:
         return SILENT
     if isinstance(token, str) and len(token) <= MAX_ID:
-        return McpStream(encode(token), primer)
-    return McpStream(encode(token) if is_id(token) else None, primer)
+        return McpStream(encode(token), first_event_id)
+    return McpStream(encode(token) if is_id(token) else None, first_event_id)

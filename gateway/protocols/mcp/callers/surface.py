@@ -62,7 +62,7 @@ NAME_OF_DIALECT = "mcp"
 JSON_TYPE = b"application/json"
 MAX_BATCH = 20  # messages
 CANCELLED = "notifications/cancelled"
-TAKEN = WireReply(status=202)
+ACCEPTED = WireReply(status=202)
 
 ENCODERS: Mapping[tuple[str, str], Encoder] = {
     (NAME_OF_DIALECT, revision): McpEncoder(wire_version=revision) for revision in (MODERN, *LEGACY)
@@ -171,7 +171,7 @@ class McpSurface:
         owner = owner_of(caller)
         version, session = self._revision(head, meta, owner)
         if needs_no_answer(document, version):
-            return self._take(method, params, version, session)
+            return self._accept_notification(method, params, version, session)
         if not is_id(id_):
             raise RpcError(INVALID, f"A request has an id: an integer, or a string of at most {MAX_ID} characters.")
         try:
@@ -281,10 +281,10 @@ class McpSurface:
             raise RpcError(INVALID, "initialize is not accepted in a batch.")
         return OpenedBatch(encoder=self._encoder(version, None), documents=messages)
 
-    def _take(self, method: Json, params: Json, version: str, session: Session | None) -> Opened:
+    def _accept_notification(self, method: Json, params: Json, version: str, session: Session | None) -> Opened:
         """Takes a notification; one that cancels a request does so if that has a session, and so an id of its own."""
         encoder = self._encoder(version, None)
         cancelled = params.get("requestId") if method == CANCELLED and isinstance(params, dict) else None
         if session is None or not is_id(cancelled):
-            return Immediate(encoder=encoder, reply=TAKEN)
-        return CancelByRequest(encoder=encoder, request_key=session.request_key(cancelled), reply=TAKEN)
+            return Immediate(encoder=encoder, reply=ACCEPTED)
+        return CancelByRequest(encoder=encoder, request_key=session.request_key(cancelled), reply=ACCEPTED)

@@ -14,7 +14,7 @@ from gateway.core.model import Json, JsonObject, ToolDefinition
 from gateway.core.tool_names import DEFAULT_VERSION, MAX_ID_LENGTH, DefinitionError, published_name, word
 from gateway.protocols.common import entries as lists
 from gateway.protocols.common.definitions import UnreadableTool, requirements_of
-from gateway.protocols.common.listing import MAX_SHOWN, Gathered, Summary, decode_bounds, most_as_sent
+from gateway.protocols.common.listing import MAX_SHOWN, ListBuilder, Summary, decode_bounds, most_as_sent
 from gateway.protocols.mcp.callers.tools import HINTS, ID_MEMBER, REQUIREMENTS_MEMBER
 from gateway.protocols.mcp.servers.extras import icons_of, passed_on
 from gateway.protocols.mcp.servers.requests import header_arguments_of
@@ -31,8 +31,8 @@ def read_tools(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
         _, entries = lists.open_list(text, bounds.max_tools + 1, most_as_sent(bounds.max_schema_bytes))
     except (JsonError, DefinitionError) as exc:
         return (encode(Summary(failure=str(exc))),)
-    gathered, listed = Gathered(bounds), set[str]()
-    for count, entry in gathered.numbered(entries):
+    builder, listed = ListBuilder(bounds), set[str]()
+    for count, entry in builder.numbered(entries):
         try:
             definition = _definition(entry, bounds.toolkit, trust_meta=bounds.trust_meta)
             if definition.remote_id in listed:
@@ -40,12 +40,12 @@ def read_tools(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
         except DefinitionError as exc:
             name = entry.get("name") if isinstance(entry, dict) else None
             shown = name[:MAX_SHOWN] if isinstance(name, str) and name else f"number {count} of the list"
-            gathered.reject(shown, str(exc))
+            builder.reject(shown, str(exc))
             continue
         listed.add(definition.remote_id)
-        gathered.take(definition)
-    gathered.tell_apart(_with_digest)
-    return gathered.encoded("", fresh_s=_fresh_s(text))
+        builder.add(definition)
+    builder.tell_apart(_with_digest)
+    return builder.encoded("", fresh_s=_fresh_s(text))
 
 
 class _Lifetime(Struct):

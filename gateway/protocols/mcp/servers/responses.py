@@ -12,7 +12,7 @@ from gateway.core import jsontext
 from gateway.core.errors import UNAVAILABLE, ErrorCode, GatewayError
 from gateway.core.model import Json, JsonObject, Progress
 from gateway.core.wire import Answer
-from gateway.protocols.common.replies import MAX_DEPTH, BrokenReplyError, without_mark
+from gateway.protocols.common.replies import MAX_DEPTH, BrokenReplyError, strip_bom
 from gateway.protocols.mcp.servers.requests import NegotiatedSession
 from gateway.protocols.mcp.wire import (
     HEADER_MISMATCH,
@@ -53,7 +53,7 @@ MODERN_ERRORS = (HEADER_MISMATCH, MISSING_CAPABILITY)  # none but a modern serve
 
 def message_of(reply: Answer) -> JsonObject:
     """The one message in an answer. Raises BrokenReplyError, and BACKEND_UNAVAILABLE if nothing is at its path."""
-    text = without_mark(reply.body)
+    text = strip_bom(reply.body)
     document: Json = None
     reason = "not a JSON object"
     if len(text) > jsontext.ALWAYS_HERE_BYTES and jsontext.is_wide(text):
@@ -75,7 +75,7 @@ def error_in(reply: Answer) -> Json:
     if len(reply.body) > jsontext.ALWAYS_HERE_BYTES:
         return None
     try:
-        return jsontext.decode_answer(without_mark(reply.body), MAX_DEPTH)
+        return jsontext.decode_answer(strip_bom(reply.body), MAX_DEPTH)
     except jsontext.JsonError:
         return None
 
@@ -90,26 +90,26 @@ def cookies_of(reply: Answer) -> bytes:
     return text if len(text) <= MAX_COOKIES_BYTES else b""
 
 
-class _Told(Struct):
+class _ProgressParams(Struct):
     progress: float
     progressToken: Json = None  # noqa: N815 - as it is written
     total: float | None = None
     message: str | None = None
 
 
-_read_told = msgspec.json.Decoder(_Told).decode
+_read_progress = msgspec.json.Decoder(_ProgressParams).decode
 
 
 def progress_of(params: bytes | Raw, token: int) -> Progress | None:
     """How far a call has come, by a notification with its token; None for any other."""
     try:
-        told = _read_told(params)
+        notice = _read_progress(params)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
-    if not is_number(told.progressToken, token):
+    if not is_number(notice.progressToken, token):
         return None
-    message = None if told.message is None else told.message[:MAX_PROGRESS]
-    return Progress(told.progress, told.total, message)
+    message = None if notice.message is None else notice.message[:MAX_PROGRESS]
+    return Progress(notice.progress, notice.total, message)
 
 
 def check_id(message: Json, id_: int) -> None:
@@ -175,7 +175,7 @@ def _error_in(body: bytes) -> _Error | None:
     if len(body) > MAX_DENIAL_BYTES:
         return None
     try:
-        return _read_error(without_mark(body)).error
+        return _read_error(strip_bom(body)).error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 

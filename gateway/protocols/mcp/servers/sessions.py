@@ -303,7 +303,7 @@ class McpSessions:
 def _result(reply: Reply) -> JsonObject:
     """The result in an answer. Raises RpcFailure, BrokenReplyError."""
     try:
-        message: Json = jsontext.decode_answer(replies.without_mark(reply.body))
+        message: Json = jsontext.decode_answer(replies.strip_bom(reply.body))
     except jsontext.JsonError as exc:
         raise replies.BrokenReplyError(f"not JSON: {exc}") from exc
     return mcp_results.result_of(message)

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from gateway.core.errors import FailureCode
 from gateway.core.model import Invocation, JsonObject, ToolFailure, ToolResult
 from gateway.core.wire import WireRequest
-from gateway.protocols.common.replies import BrokenReplyError, without_mark
+from gateway.protocols.common.replies import BrokenReplyError, strip_bom
 from gateway.protocols.mcp.servers.requests import NegotiatedSession, request
 from gateway.protocols.mcp.servers.results import RpcFailure, failed_call, input_required, result_of
 from gateway.protocols.mcp.wire import INTERNAL, PARAMS
@@ -89,7 +89,7 @@ def task_in(body: bytes, task_id: str) -> Task | None:
 
 def _response(body: bytes) -> _Response | None:
     try:
-        return _read_response(without_mark(body))
+        return _read_response(strip_bom(body))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
 

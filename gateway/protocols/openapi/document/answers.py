@@ -14,7 +14,7 @@ from gateway.core.errors import FailureCode
 from gateway.core.jsontext import ALWAYS_HERE_BYTES, NEVER_HERE_BYTES
 from gateway.core.model import UNKNOWN_BYTES, Json, JsonObject, ToolFailure, ToolResult
 from gateway.core.wire import Answer, WireReply
-from gateway.protocols.common.replies import MAX_DEPTH, BrokenReplyError, without_mark
+from gateway.protocols.common.replies import MAX_DEPTH, BrokenReplyError, strip_bom
 from gateway.protocols.openapi.document import media
 from gateway.protocols.openapi.document.media import essence
 from gateway.protocols.openapi.document.plan import AnswerPlan
@@ -77,10 +77,10 @@ def json_of(reply: Answer, plan: AnswerPlan) -> bytes | None:
     """The text of an answer as one JSON value; None if it is no JSON. Lines of values are an array of them."""
     said, body = reply.header(b"content-type"), reply.body
     if said == b"application/json":
-        return without_mark(body)
+        return strip_bom(body)
     kind = essence(said.decode("latin-1")) if said is not None else ""
     if media.is_json(kind):
-        return without_mark(body)
+        return strip_bom(body)
     if kind in media.LINES:
         return _array(body.replace(b"\r\n", b"\n"), b"\n")
     if kind == media.SEQUENCE:
@@ -88,13 +88,13 @@ def json_of(reply: Answer, plan: AnswerPlan) -> bytes | None:
     # What names no type, or is called plain text by a server that does not care.
     is_unsaid = not kind and body[:1] in b'{["tfn-0123456789 \t\r\n\xef'
     if (is_unsaid or (kind == "text/plain" and declares_json(plan))) and _is_json(body):
-        return without_mark(body)
+        return strip_bom(body)
     return None
 
 
 def _array(body: bytes, separator: bytes) -> bytes:
     """The JSON array of values that stand behind or before separators (RFC 7464, or one to a line)."""
-    body = without_mark(body).strip(b" \t\r\n" + separator)
+    body = strip_bom(body).strip(b" \t\r\n" + separator)
     while separator * 2 in body:
         body = body.replace(separator * 2, separator)
     return b"[%b]" % body.replace(separator, b",")
@@ -104,7 +104,7 @@ def _is_json(body: bytes) -> bool:
     if len(body) > ALWAYS_HERE_BYTES:  # it is read elsewhere, perhaps
         return body.lstrip()[:1] in (b"{", b"[")
     try:
-        jsontext.decode_answer(without_mark(body), MAX_DEPTH)
+        jsontext.decode_answer(strip_bom(body), MAX_DEPTH)
     except jsontext.JsonError:
         return False
     return True

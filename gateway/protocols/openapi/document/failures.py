@@ -19,7 +19,7 @@ from gateway.protocols.common.replies import (
     http_date,
     not_ours,
     retry_after_s,
-    without_mark,
+    strip_bom,
 )
 from gateway.protocols.openapi.document import media
 from gateway.protocols.openapi.document.plan import Plan
@@ -175,7 +175,7 @@ def _document(reply: Answer) -> Json:
     if said is not None and not media.is_json(media.essence(said.decode("latin-1"))):
         return None
     try:
-        return jsontext.decode_answer(without_mark(body), MAX_DEPTH)
+        return jsontext.decode_answer(strip_bom(body), MAX_DEPTH)
     except jsontext.JsonError:
         return None
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gateway.core.jsontext import encode
 from gateway.core.model import Json, JsonObject, Rejected, ToolDefinition
 from gateway.core.tool_names import DefinitionError, published_name, tool_and_version
-from gateway.protocols.common.listing import MAX_SHOWN, Gathered, Summary, joined
+from gateway.protocols.common.listing import MAX_SHOWN, ListBuilder, Summary, joined
 from gateway.protocols.openapi.document.conversion import Converter
 from gateway.protocols.openapi.document.curation import (
     Terms,
@@ -55,10 +55,10 @@ def decoder() -> Callable[[bytes], Sequence[OperationTool]]:
 def read_operations(encoded_terms: bytes, text: bytes) -> tuple[bytes, ...]:
     """Reads a document. Returns a Summary, then what `decoder` reads, all of them JSON text."""
     terms = decode_terms(encoded_terms)
-    gathered = Gathered(terms.bounds)
+    builder = ListBuilder(terms.bounds)
     try:
         document = read_document(text, terms.url, terms.server_variables, terms.folder)
-        found = _partial_operations(document, gathered)
+        found = _partial_operations(document, builder)
         names = tool_names([partial.operation for partial in found], terms)
     except DocumentError as exc:
         return (encode(Summary(failure=str(exc))),)
@@ -68,29 +68,29 @@ def read_operations(encoded_terms: bytes, text: bytes) -> tuple[bytes, ...]:
             OperationOutcome(partial.operation, None, reason or NO_LIST)
             for partial, reason in zip(found, reasons, strict=True)
         ]
-        return (encode(Summary(failure=failure, report=_report(document, outcomes, terms, gathered, text))),)
+        return (encode(Summary(failure=failure, report=_report(document, outcomes, terms, builder, text))),)
     maker = _Maker(document, terms, names)
     outcomes = []
     for partial, reason in zip(found, reasons, strict=True):
         if reason is None:
-            outcomes.append(OperationOutcome(partial.operation, maker.tool(partial, gathered), "", maker.notes))
+            outcomes.append(OperationOutcome(partial.operation, maker.tool(partial, builder), "", maker.notes))
         else:
             outcomes.append(OperationOutcome(partial.operation, None, reason))
-    first, *rest = gathered.encoded(
-        f"OpenAPI {document.dialect}", report=_report(document, outcomes, terms, gathered, text)
+    first, *rest = builder.encoded(
+        f"OpenAPI {document.dialect}", report=_report(document, outcomes, terms, builder, text)
     )
     return first, *maker.parts.encoded(), *rest
 
 
-def _partial_operations(document: Document, gathered: Gathered) -> list[PartialOperation]:
+def _partial_operations(document: Document, builder: ListBuilder) -> list[PartialOperation]:
     """All operations of a document; those that cannot be read are rejected. Raises DocumentError for too many."""
     found: list[PartialOperation] = []
     for entry in partial_operations(document):
         if isinstance(entry, Rejected):
-            gathered.rejected.append(entry)
+            builder.rejected.append(entry)
         else:
             found.append(entry)
-        if len(found) + len(gathered.rejected) > MAX_OPERATIONS:
+        if len(found) + len(builder.rejected) > MAX_OPERATIONS:
             raise DocumentError(f"The document has more than {MAX_OPERATIONS} operations.")
     return found
 
@@ -110,10 +110,10 @@ def _misfit(found: Sequence[PartialOperation], reasons: Sequence[str | None], te
 
 
 def _report(
-    document: Document, outcomes: Sequence[OperationOutcome], terms: Terms, gathered: Gathered, text: bytes
+    document: Document, outcomes: Sequence[OperationOutcome], terms: Terms, builder: ListBuilder, text: bytes
 ) -> Raw:
     pin = f"sha256:{hashlib.sha256(text).hexdigest()}"
-    return Raw(encode(report_of(document, outcomes, terms, rejected=len(gathered.rejected), pin=pin)))
+    return Raw(encode(report_of(document, outcomes, terms, rejected=len(builder.rejected), pin=pin)))
 
 
 class _Maker:
@@ -134,13 +134,13 @@ class _Maker:
         self._inliner = SharedInliner(terms.bounds.max_schema_bytes)
         self._version = terms.version or version_of(document.version)[0]
 
-    def tool(self, partial: PartialOperation, gathered: Gathered) -> OperationTool | None:
+    def tool(self, partial: PartialOperation, builder: ListBuilder) -> OperationTool | None:
         """Makes a tool and gathers it; None for an operation that cannot be one, which is rejected."""
         self.notes = ()
         try:
             tool = self._checked(self._made(partial))
         except (OperationError, DefinitionError) as exc:
-            gathered.rejected.append(rejected(partial.operation, str(exc)))
+            builder.rejected.append(rejected(partial.operation, str(exc)))
         except (
             AttributeError,
             LookupError,
@@ -148,9 +148,9 @@ class _Maker:
             ValueError,
         ) as exc:  # nothing in a document need be as it should
             reason = f"Something in it is not as OpenAPI says, or not understood ({type(exc).__name__})."
-            gathered.rejected.append(rejected(partial.operation, reason))
+            builder.rejected.append(rejected(partial.operation, reason))
         else:
-            return tool if gathered.take(tool, self._encoded) else None
+            return tool if builder.add(tool, self._encoded) else None
         return None
 
     def _encoded(self, tool: ToolDefinition) -> bytes:
