@@ -27,10 +27,8 @@ from gateway.protocols.otc.surface import REST
 from gateway.protocols.rap.backend import CallbackBackend
 from gateway.protocols.rcrt.backend import RcrtBackend
 from gateway.ratelimit import MemoryBuckets, RateLimits, Rule
-from gateway.ratelimit.calendar import DAY_S
-from gateway.ratelimit.rules import CALENDAR_STEP_S
+from gateway.ratelimit.rules import CALENDAR_STEP_S, DAY_S
 from gateway.redisclient.address import RedisAddress
-from gateway.redisclient.store import PartitionStore
 from gateway.settings import (
     BackendSettings,
     CallbackBackendSettings,

@@ -6,9 +6,8 @@ import time
 from collections.abc import Callable, Iterator
 from operator import itemgetter
 
-from gateway.ratelimit.calendar import current
 from gateway.ratelimit.outcome import LimitOutcome, refusing
-from gateway.ratelimit.rules import NS_PER_S, Identity, LimitPlan, Parts, Rule
+from gateway.ratelimit.rules import NS_PER_S, Identity, LimitPlan, Parts, Rule, current
 
 SHARDS = 64  # of a rule's buckets: a dict that grows copies itself, 4 ms with 100,000 entries, 0.1 ms with 2,048
 MAX_SHARD = 2048  # with 64 shards 131,072 buckets of a rule, about 25 MB; callers active within one refill are fewer

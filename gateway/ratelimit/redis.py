@@ -25,6 +25,7 @@ from gateway.core.errors import StateUnavailable
 from gateway.core.sealing import Digester
 from gateway.ratelimit.outcome import LimitOutcome, refusing
 from gateway.ratelimit.rules import Identity, LimitPlan, Parts, Rule
+from gateway.redisclient.connections import RETRIES_S
 from gateway.redisclient.store import PartitionStore, Reply, ScriptOptions, Scripts, partition_of
 
 log = logging.getLogger("gateway.ratelimit")
@@ -33,7 +34,6 @@ SCRIPT = Path(__file__).with_name("script.lua").read_bytes()
 # Requests in one script call, of two buckets each: under 1 ms during which Redis serves no other client.
 OPTIONS = ScriptOptions(max_batch=96)
 MAX_NAMES = 8192  # digests remembered, 1.5 MB: one costs 4 us, and most callers come again
-FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0  # pauses between two attempts to reach a Redis that is away
 NS_PER_US = 1000
 PROBE = LimitPlan((Rule(name="probe", parts=("ip",), count=1_000_000, per_s=1, burst=1),))
 
@@ -132,7 +132,7 @@ class RedisBuckets:
             self._recovery = asyncio.create_task(self._recover())
 
     async def _recover(self) -> None:
-        backoff = Backoff(FIRST_RETRY_S, LAST_RETRY_S)
+        backoff = Backoff(*RETRIES_S)
         while self._away:
             await asyncio.sleep(backoff.next_s())
             await asyncio.gather(*map(self._probe, tuple(self._away)))

@@ -1,16 +1,28 @@
-"""Rate limit rules: which requests each of them counts, and by what."""
+"""Rate limit rules: which requests each of them counts, by what, and in which calendar windows.
+
+Windows are days and months in UTC.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from operator import itemgetter
 from typing import Literal, TypeAlias
 
 from gateway.core.ports import Target
-from gateway.ratelimit.calendar import LENGTHS_S, LONGEST_S, Window
+
+Window = Literal["day", "month"]
+
+DAY_S = 86_400
+LENGTHS_S: Mapping[Window, int] = {"day": DAY_S, "month": 31 * DAY_S}  # at most
+LONGEST_S = max(LENGTHS_S.values())
+# By how much a clock may go back across the end of a window: requests then count in the later one. A clock that goes
+# back further was wrong, and nobody waits for the time that it showed.
+AHEAD_S = 3600
 
 Operation = Literal["call", "list", "poll", "listen", "failed_verification"]
 Part = Literal["caller", "ip", "tool", "route"]
@@ -21,6 +33,24 @@ ORDER: tuple[Part, ...] = ("caller", "ip", "tool", "route")  # of the texts in `
 MAX_PLANS = 10_000  # remembered by operation and tool
 NS_PER_S = 1_000_000_000
 CALENDAR_STEP_S = LONGEST_S + 86_400  # more than is ever left of a window, also for a clock that has gone back
+
+
+def current(window: Window, now_s: int, known: tuple[int, int] | None) -> tuple[int, int]:
+    """When the window that counts now begins and ends, in seconds since 1970; `known` is the one that counted last."""
+    began, ends = bounds(window, now_s // DAY_S)
+    if known is not None and began < known[0] <= now_s + AHEAD_S:
+        return known
+    return began, ends
+
+
+@lru_cache(maxsize=16)
+def bounds(window: Window, day: int) -> tuple[int, int]:
+    """When the window with this day since 1970 begins and ends, in seconds since 1970."""
+    if window == "day":
+        return day * DAY_S, (day + 1) * DAY_S
+    first = datetime.fromtimestamp(day * DAY_S, UTC).replace(day=1)
+    following = (first + timedelta(days=31)).replace(day=1)
+    return int(first.timestamp()), int(following.timestamp())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -12,7 +12,7 @@
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local DAY, AHEAD = 86400, 3600 -- seconds; AHEAD as in calendar.py
+local DAY, AHEAD = 86400, 3600 -- seconds; AHEAD as in rules.py
 
 -- Redis forgets the bucket in the millisecond after it is full.
 local function set(key, value, lacks)

@@ -9,14 +9,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from gateway.core.errors import StateUnavailable
 from gateway.redisclient.connections import pack
-from gateway.redisclient.store import Reply
+from gateway.redisclient.store import Reply, ScriptOptions
 
 MAX_BATCH_BYTES = 4 << 20  # as `max_batch`, of all operations of a batch together; a larger one travels alone
 MAX_QUEUED = 20_000  # operations waiting for the batch under way; more than callers a process can have
@@ -41,11 +41,17 @@ class LuaScript:
 
 
 class OperationQueue(ABC):
-    """A queue of operations, of which `max_batch` form a batch. `is_up`: they are taken; the caller sets it again."""
+    """A queue of operations of one script.
 
-    def __init__(self, max_batch: int) -> None:
+    `on_failure` is called with the reason when Redis stops answering; `is_up` is then False until the caller sets it.
+    """
+
+    def __init__(self, options: ScriptOptions, on_failure: Callable[[str], None]) -> None:
         self.is_up = False
-        self._max_batch = max_batch
+        self._max_batch = options.max_batch
+        self._settings = pack(encode(options.settings))
+        self._greeting = pack(encode(options.greeting))
+        self._on_failure = on_failure
         self._queue: list[Pending] = []  # waiting for the batch under way
         self._is_moving = False
 

@@ -1,4 +1,4 @@
-"""The data in a Redis Cluster, in partitions that `slots` says."""
+"""The data in a Redis Cluster, in the partitions of `cluster_map`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from redis.exceptions import ClusterDownError, MovedError
 from gateway.redisclient.address import RedisAddress
 from gateway.redisclient.cluster_inspection import warnings_of_nodes
 from gateway.redisclient.cluster_listening import ClusterListening
-from gateway.redisclient.cluster_map import ClusterMap
+from gateway.redisclient.cluster_map import ClusterMap, placements
 from gateway.redisclient.cluster_scripts import ClusterScript, PartitionScripts
 from gateway.redisclient.connections import Tls
-from gateway.redisclient.slots import placements
 from gateway.redisclient.store import ChannelListener, ScriptOptions, Scripts
 
 

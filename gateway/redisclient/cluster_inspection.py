@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Coroutine, Iterable
 from typing import Any, TypeVar
 
 from gateway.redisclient.address import RedisAddress
-from gateway.redisclient.cluster_map import ClusterMap, RedisNode
+from gateway.redisclient.cluster_map import ClusterMap, RedisNode, placements
 from gateway.redisclient.connections import Tls
-from gateway.redisclient.inspection import ANSWERED_WITHIN_S, SCRIPT, SILENT, Findings, ask, version_of, warnings_of
-from gateway.redisclient.slots import placements
+from gateway.redisclient.inspection import SCRIPT, SILENT, Findings, ask, subscribe, version_of, warnings_of
 
 TRIAL = "trial"  # a key and a channel of one partition of each node
 LOWEST = 7  # the major version that has sharded publish and subscribe
 
 T = TypeVar("T")
 
-Said = tuple[str, str]  # the name of a node, and what there is to say of it
+Remark = tuple[str, str]  # the name of a node, and what there is to say of it
 
 
 async def inspect_cluster(address: RedisAddress, tls: Tls | None = None) -> Findings:
@@ -39,10 +38,10 @@ async def inspect_cluster(address: RedisAddress, tls: Tls | None = None) -> Find
     return Findings(version=", ".join(sorted(versions)) or None, cause="; ".join(causes) or None, warnings=warnings)
 
 
-async def _all(asked: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def _all(questions: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """The answers, in order. If this is cancelled, so are the questions, and they have ended when it ends."""
     async with asyncio.TaskGroup() as group:
-        tasks = [group.create_task(each) for each in asked]
+        tasks = [group.create_task(question) for question in questions]
     return [task.result() for task in tasks]
 
 
@@ -55,31 +54,24 @@ async def _look(node: RedisNode, partition: int) -> tuple[str, str | None, str |
         return node.name, version, f"version {LOWEST}.0 is needed in a cluster, for sharded publish and subscribe"
     script = node.client.execute_command("EVAL", SCRIPT, 1, name)  # type: ignore[no-untyped-call]
     _, refused = await ask(script, place)
-    _, deaf = (None, None) if refused else await ask(_subscribe(node, name), place)
+    _, deaf = (None, None) if refused else await ask(subscribe(node.client, name, sharded=True), place)
     return node.name, version, refused or deaf
-
-
-async def _subscribe(node: RedisNode, channel: str) -> None:
-    async with node.client.pubsub() as subscription:
-        await subscription.ssubscribe(channel)
-        if await subscription.get_message(timeout=ANSWERED_WITHIN_S) is None:
-            raise TimeoutError
 
 
 async def warnings_of_nodes(nodes: ClusterMap) -> list[str]:
     """In which ways the nodes may lose calls, as far as they say."""
-    found = await _all(_warnings(nodes, node) for node in nodes.nodes())
-    return _together(said for some in found for said in some)
+    by_node = await _all(_warnings(nodes, node) for node in nodes.nodes())
+    return _together(remark for remarks in by_node for remark in remarks)
 
 
-async def _warnings(nodes: ClusterMap, node: RedisNode) -> list[Said]:
+async def _warnings(nodes: ClusterMap, node: RedisNode) -> list[Remark]:
     place, here = node.client.place, nodes.of(node)
     about, silence = await ask(node.client.info(), place)
     words = [f"{SILENT}: {silence}"] if about is None else await warnings_of(node.client, about)
     if here and max(nodes.copies[number] for number in here) < 2:
         words.append("it has no replica: when it dies, its calls are away until it is back; add a replica")
-    asked, _ = await ask(node.client.config_get("cluster-require-full-coverage"), place)
-    if _setting(asked) == "yes":
+    settings, _ = await ask(node.client.config_get("cluster-require-full-coverage"), place)
+    if "yes" in (settings or {}).values():
         words.append(
             "cluster-require-full-coverage is yes: when slots have no node, no other node serves calls either; "
             "set it to no"
@@ -87,13 +79,9 @@ async def _warnings(nodes: ClusterMap, node: RedisNode) -> list[Said]:
     return [(node.name, word) for word in words]
 
 
-def _setting(asked: Mapping[Any, Any] | None) -> object:
-    return next(iter(asked.values()), None) if asked else None
-
-
-def _together(said: Iterable[Said]) -> list[str]:
+def _together(remarks: Iterable[Remark]) -> list[str]:
     """Says once what is true of several nodes."""
     names: dict[str, list[str]] = defaultdict(list)
-    for name, words in said:
+    for name, words in remarks:
         names[words].append(name)
     return [f"{', '.join(named)}: {words}" for words, named in names.items()]

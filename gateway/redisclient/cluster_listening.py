@@ -14,13 +14,9 @@ from redis.asyncio.client import PubSub
 from redis.exceptions import MovedError, RedisError
 
 from gateway.core.backoff import Backoff
-from gateway.redisclient.cluster_map import ClusterMap, RedisNode
-from gateway.redisclient.slots import placements
+from gateway.redisclient.cluster_map import ClusterMap, RedisNode, placements
+from gateway.redisclient.connections import LISTEN_S, RETRIES_S, cancel
 from gateway.redisclient.store import ChannelListener
-
-FIRST_RETRY_S, LAST_RETRY_S = 0.05, 1.0  # pauses between two attempts to subscribe
-CANCEL_AGAIN_S = 0.1
-LISTEN_S = 5.0  # how long one read of the subscription waits before it checks its connection
 
 
 class ClusterListening:
@@ -89,7 +85,7 @@ class Subscription:
                 await self._subscribe(self._pubsub, added)
 
     async def _listen(self) -> None:
-        backoff = Backoff(FIRST_RETRY_S, LAST_RETRY_S)
+        backoff = Backoff(*RETRIES_S)
         while not self._is_stopped:
             try:
                 async with self._node.client.pubsub() as pubsub:
@@ -149,7 +145,5 @@ class Subscription:
     async def aclose(self) -> None:
         """Ends it."""
         self.stop()
-        while self._task is not None and not self._task.done():
-            # More than once: redis-py 8.1 may lose a cancellation that meets a subscription while it reconnects.
-            await asyncio.wait([self._task], timeout=CANCEL_AGAIN_S)
-            self._task.cancel()
+        if self._task is not None:
+            await cancel([self._task])

@@ -1,21 +1,52 @@
-"""Which node of a Redis Cluster has which partition. Discovery is that of redis-py's cluster client."""
+"""How the data in a Redis Cluster are divided, and which node has which partition.
+
+Each partition is in one of the cluster's hash slots: all its keys have its prefix, whose hash tag decides the slot
+(Redis Cluster specification, hash tags). The slots lie at equal distances, so servers with ranges of equal length get
+equal numbers of partitions. Their numbers and their tags must never change: the data would be looked for elsewhere.
+
+Nodes are discovered by redis-py's cluster client.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import cache
+from itertools import count
 
+from msgspec import Struct
 from redis.asyncio.cluster import ClusterNode, NodesManager
+from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 from redis.exceptions import RedisClusterException, RedisError
 
 from gateway.redisclient.address import RedisAddress
 from gateway.redisclient.causes import cause
 from gateway.redisclient.connections import RedisClient, Tls, check_library, connect_to_node, node_options
-from gateway.redisclient.slots import placements
 
+PARTITIONS = 64
 REFRESH_S = 5.0  # for one look at the map: nodes that do not answer take half a second each
 PAUSE_S = 0.1  # between two looks
+
+
+class Placement(Struct, frozen=True):
+    """Where a partition is."""
+
+    prefix: str  # of all its keys
+    slot: int  # that they are in
+
+
+@cache
+def placements() -> tuple[Placement, ...]:
+    """Of all partitions: the tag of each is the smallest number whose slot lies in its 64th of all slots."""
+    width, found = REDIS_CLUSTER_HASH_SLOTS // PARTITIONS, dict[int, Placement]()
+    for tag in count():
+        slot = key_slot(b"%d" % tag)
+        found.setdefault(slot // width, Placement(f"toolgate:{{{tag}}}:", slot))
+        if len(found) == PARTITIONS:
+            return tuple(found[number] for number in range(PARTITIONS))
+    raise AssertionError
+
 
 check_library(
     [

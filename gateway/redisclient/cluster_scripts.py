@@ -32,13 +32,11 @@ from gateway.redisclient.batching import (
     OperationQueue,
     Pending,
     deliver,
-    encode,
     packed_operations,
 )
 from gateway.redisclient.causes import cause
-from gateway.redisclient.cluster_map import ClusterMap, RedisNode
+from gateway.redisclient.cluster_map import ClusterMap, RedisNode, placements
 from gateway.redisclient.connections import BATCH_TIMEOUT_S, RedisConnection, pack
-from gateway.redisclient.slots import placements
 from gateway.redisclient.store import ScriptOptions
 
 AGAIN_S = 0.02  # between two attempts at a batch that was refused as a whole
@@ -101,15 +99,13 @@ class PartitionScripts(OperationQueue):
         options: ScriptOptions,
         on_failure: Callable[[str], None],
     ) -> None:
-        super().__init__(options.max_batch)
+        super().__init__(options, on_failure)
         self.number = number
         self.slot = placements()[number].slot
         self._script = script
-        self._on_failure = on_failure
-        self._settings = pack(encode(options.settings))
         self._never = (placements()[number].prefix + NEVER).encode()
         self._one_key = pack(b"1", self._never)
-        self.greeting = self._command(script.script.by_text, (), pack(encode(options.greeting)))
+        self.greeting = self._command(script.script.by_text, (), self._greeting)
         self._until: float | None = None  # when a batch that was refused is not tried again
         self._again: asyncio.TimerHandle | None = None
         script.open[number] = self

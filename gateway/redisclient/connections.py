@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import ssl
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 import redis
@@ -28,6 +28,9 @@ from gateway.redisclient.address import RedisAddress
 
 BATCH_TIMEOUT_S = 1.0  # for one batch of script operations, connecting included; connecting and each read may take half
 SENTINEL_TIMEOUT_S = 0.4 * BATCH_TIMEOUT_S  # for all sentinels, asked at once; the rest is for the primary they name
+RETRIES_S = 0.05, 1.0  # the shortest and the longest pause between two attempts to reach a server
+LISTEN_S = 5.0  # how long one read of a subscription waits before it checks its connection
+CANCEL_AGAIN_S = 0.1
 IDLE_S = 10  # after which a connection is tried with a PING before it is used
 
 _OPTIONS: dict[str, Any] = {  # clients give up early and never retry by themselves: ScriptClient and ReplicaSync do
@@ -207,6 +210,18 @@ class _SentinelPool(SentinelConnectionPool):
         """Closes the connections to the sentinels too, which redis-py leaves open."""
         await super().aclose()
         await self.sentinel_manager.aclose()
+
+
+async def cancel(tasks: Collection[asyncio.Task[None]]) -> None:
+    """Cancels tasks that listen, and waits for their ends.
+
+    It cancels more than once: redis-py 8.1 may lose a cancellation that meets a subscription while it reconnects.
+    """
+    pending = set(tasks)
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
 
 
 def pack(*words: bytes) -> bytes:

@@ -35,7 +35,7 @@ async def inspect(redis: Redis) -> Findings:
     place = place_of(redis)
     about, silence = await ask(redis.info(), place)
     _, refused = await ask(redis.execute_command("EVAL", SCRIPT, 1, KEY), place)  # type: ignore[no-untyped-call]
-    _, deaf = (None, None) if refused else await ask(_subscribe(redis), place)
+    _, deaf = (None, None) if refused else await ask(subscribe(redis, CHANNEL), place)
     warnings: list[str] = []
     if about:
         warnings += await warnings_of(redis, about)
@@ -73,9 +73,10 @@ async def ask(question: Awaitable[T], place: str) -> tuple[T | None, str | None]
         return None, cause(exc, place)
 
 
-async def _subscribe(redis: Redis) -> None:
+async def subscribe(redis: Redis, channel: str, *, sharded: bool = False) -> None:
+    """Subscribes to a channel. Raises RedisError, OSError, TimeoutError."""
     async with redis.pubsub() as subscription:
-        await subscription.subscribe(CHANNEL)
+        await (subscription.ssubscribe(channel) if sharded else subscription.subscribe(channel))
         if await subscription.get_message(timeout=ANSWERED_WITHIN_S) is None:
             raise TimeoutError
 

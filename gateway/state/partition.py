@@ -37,8 +37,7 @@ from gateway.state.port import (
     StateLimits,
 )
 from gateway.state.records import Records
-from gateway.state.replica_sync import ReplicaSync, Timing
-from gateway.state.reports import Reports
+from gateway.state.replica_sync import ReplicaSync, Reports, Timing
 
 PARTS = ("common", "calls", "replicas", "batch")  # of the script, in this order
 SCRIPT = b"\n".join([Path(__file__).with_name("script").joinpath(f"{part}.lua").read_bytes() for part in PARTS])

@@ -20,19 +20,18 @@ from redis.exceptions import RedisError
 
 from gateway.core.errors import StateUnavailable
 from gateway.core.sealing import Sealer
+from gateway.redisclient.connections import cancel
 from gateway.redisclient.store import MARKS, PartitionStore
 from gateway.state.common import NO_DIGEST
 from gateway.state.owned_calls import RecentEndings
 from gateway.state.partition import Partition
 from gateway.state.port import BeginResult, CallState, Capacity, NewCall, Quota, Record, StateLimits
 from gateway.state.records import Records
-from gateway.state.replica_sync import LAST_RETRY_S, Timing
-from gateway.state.reports import Reports
+from gateway.state.replica_sync import LAST_RETRY_S, Reports, Timing
 
 log = logging.getLogger("gateway.state")
 
 WAKE, NEWS = "wake", "news"  # channels: for one replica, the keys of changed calls; for all, whose tools have changed
-CANCEL_AGAIN_S = 0.1
 NO_MEMORY = "Redis has no memory left (maxmemory)"
 
 
@@ -133,12 +132,7 @@ class RedisState:
 
     async def aclose(self) -> None:
         self._is_closing = True
-        pending = {*self._tasks, *self._background}
-        while pending:
-            for task in pending:
-                task.cancel()
-            # More than once: redis-py 8.1 may lose a cancellation that meets a subscription while it reconnects.
-            _, pending = await asyncio.wait(pending, timeout=CANCEL_AGAIN_S)
+        await cancel({*self._tasks, *self._background})
         await asyncio.gather(*(partition.aclose() for partition in self._all))
         await self._store.aclose()
 

@@ -12,7 +12,7 @@ import hiredis
 from redis.crc import key_slot
 from redis.exceptions import RedisClusterException
 
-from gateway.redisclient import cluster_map, slots
+from gateway.redisclient import cluster_map
 from gateway.redisclient.address import RedisAddress
 from gateway.redisclient.cluster import ClusterStore
 from tests.simulation.client import CONNECT_S, SimulatedRedis
@@ -124,9 +124,9 @@ def few_partitions(find: Callable[[str], Server | None]) -> Iterator[None]:
     def connect(place: str, host: str, port: int, options: object) -> SimulatedRedis:
         return SimulatedRedis(lambda: find(host))
 
-    with mock.patch.object(slots, "PARTITIONS", PARTITIONS), mock.patch.object(cluster_map, "connect_to_node", connect):
-        slots.placements.cache_clear()
+    with mock.patch.multiple(cluster_map, PARTITIONS=PARTITIONS, connect_to_node=connect):
+        cluster_map.placements.cache_clear()
         try:
             yield
         finally:
-            slots.placements.cache_clear()
+            cluster_map.placements.cache_clear()

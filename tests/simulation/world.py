@@ -14,8 +14,8 @@ from gateway.calls.names import CallNames
 from gateway.core.errors import GatewayError
 from gateway.core.model import ToolResult
 from gateway.core.sealing import Digester, Sealer
+from gateway.redisclient.cluster_map import placements
 from gateway.redisclient.server_store import ServerStore
-from gateway.redisclient.slots import placements
 from gateway.state.port import StateLimits
 from gateway.state.redis import RedisState
 from gateway.state.replica_sync import Timing

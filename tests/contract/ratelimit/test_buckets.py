@@ -8,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from gateway.ratelimit.calendar import bounds
 from gateway.ratelimit.limits import SharedBuckets
 from gateway.ratelimit.outcome import LimitOutcome
-from gateway.ratelimit.rules import LimitPlan
+from gateway.ratelimit.rules import LimitPlan, bounds
 from tests.unit.ratelimit.model import calendar_rule, parts, remaining, rule
 
 pytestmark = pytest.mark.anyio

@@ -13,8 +13,8 @@ from gateway.redisclient.address import RedisAddress
 from gateway.redisclient.batching import NotDone
 from gateway.redisclient.cluster import ClusterStore
 from gateway.redisclient.cluster_inspection import inspect_cluster
+from gateway.redisclient.cluster_map import PARTITIONS, placements
 from gateway.redisclient.connections import BATCH_TIMEOUT_S
-from gateway.redisclient.slots import PARTITIONS, placements
 from gateway.redisclient.store import ScriptOptions, Scripts
 from tests.support.processes import until
 from tests.support.redis_cluster import PRIMARIES, RedisCluster

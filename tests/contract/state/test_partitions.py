@@ -9,7 +9,7 @@ from collections import Counter
 import pytest
 
 from gateway.core.errors import StateUnavailable
-from gateway.redisclient.slots import placements
+from gateway.redisclient.cluster_map import placements
 from gateway.redisclient.store import MARKS
 from gateway.state.port import ACCEPTED, DONE, Exists
 from gateway.state.redis import NO_MEMORY, RedisState

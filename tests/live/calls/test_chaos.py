@@ -22,7 +22,7 @@ import pytest
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from gateway.redisclient.slots import placements
+from gateway.redisclient.cluster_map import placements
 from tests.live.calls.site import KEY, Replica, callback_settings, replica
 from tests.support.calling import connect, encoded_call
 from tests.support.ports import lasting_port

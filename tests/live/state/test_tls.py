@@ -18,7 +18,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from gateway.core.errors import StateUnavailable
 from gateway.redisclient.address import RedisAddress
 from gateway.redisclient.connections import Tls, connect
-from gateway.redisclient.script_client import ScriptClient
+from gateway.redisclient.server_store import ScriptClient
 from gateway.redisclient.store import ScriptOptions
 from tests.live.state.replica import replica_at
 from tests.live.state.tlsfront import tls_front

@@ -346,7 +346,7 @@ async def test_callers_take_turns() -> None:
 
 
 async def test_a_caller_with_too_many_questions_makes_room_for_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.auth.places.MAX_WAITING", 4)
+    monkeypatch.setattr("gateway.auth.service.MAX_WAITING", 4)
     gate, bob = Gate(), Caller(principal="key:bob")
     async with desk(gate.script, cache_s=0.0, timeout_s=30.0, runs_on_failure=True) as it:
         calls = [asyncio.create_task(it.decide()) for _ in range(6)]

@@ -6,9 +6,8 @@ from fractions import Fraction
 from typing import Any
 
 from gateway.ratelimit import Rule
-from gateway.ratelimit.calendar import Window, bounds
 from gateway.ratelimit.outcome import LimitOutcome
-from gateway.ratelimit.rules import CALENDAR_STEP_S, LimitPlan, Parts
+from gateway.ratelimit.rules import CALENDAR_STEP_S, LimitPlan, Parts, Window, bounds
 
 
 class Clock:

@@ -6,7 +6,7 @@ import hashlib
 
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
-from gateway.redisclient.slots import PARTITIONS, placements
+from gateway.redisclient.cluster_map import PARTITIONS, placements
 
 
 def test_each_partition_lies_in_its_own_part_of_the_slots() -> None:
