@@ -17,8 +17,8 @@ from gateway.cli.program import COMMANDS
 from gateway.settings import Config, ServerSettings
 from gateway.settings import load as config
 from tests.support.markdown import DOCS, PAGES, ROOT, anchors, blocks, commands, links, prose
-from tests.unit.configured import schema
 from tests.unit.docs.test_tables import ATTRIBUTES
+from tests.unit.settings.configured import schema
 
 SPECIFICATIONS = (
     "https://modelcontextprotocol.io/specification",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.settings.load import reference_text
 from tests.support.markdown import DOCS
-from tests.unit.configured import schema
+from tests.unit.settings.configured import schema
 
 PAGE = DOCS / "configuration.md"
 

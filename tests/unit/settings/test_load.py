@@ -17,10 +17,10 @@ from gateway.settings import BearerAuthSettings, Config, JwtAuthSettings
 from gateway.settings.load import load, read
 from gateway.settings.telemetry import PACKAGE
 from gateway.upstream.settings import OxpBackendSettings, SigningSettings
-from tests.unit.config_cases import Broken, broken_files
-from tests.unit.configured import BACKENDS, CANARY, ENV, problems, validator
+from tests.unit.settings.cases import Broken, broken_files
+from tests.unit.settings.configured import BACKENDS, CANARY, ENV, problems, validator
 
-CONFIG = Path(__file__).parents[2] / "config"
+CONFIG = Path(__file__).parents[3] / "config"
 
 ONE_BACKEND = "backends: {crm: {protocol: otc, url: 'http://127.0.0.1:9101'}}"
 CALLS_BACK = "backends: {builds: {protocol: callback, url: 'http://127.0.0.1:9103'}}"

@@ -13,9 +13,9 @@ import yaml
 from gateway.core.errors import ConfigError
 from gateway.settings.load import load, main, read
 from tests.deploy.values_schema import FILE, values_schema
-from tests.unit.configured import schema, validator
+from tests.unit.settings.configured import schema, validator
 
-CONFIG = Path(__file__).parents[2] / "config"
+CONFIG = Path(__file__).parents[3] / "config"
 
 
 def test_the_schema_that_is_shipped_is_the_one_that_is_printed(capsys: pytest.CaptureFixture[str]) -> None:

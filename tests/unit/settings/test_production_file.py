@@ -9,7 +9,7 @@ import pytest
 from gateway.settings import Config
 from gateway.settings.load import load
 
-FILE = Path(__file__).parents[2] / "config/production.yaml"
+FILE = Path(__file__).parents[3] / "config/production.yaml"
 
 
 @pytest.fixture(scope="module")

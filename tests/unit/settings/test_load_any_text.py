@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from gateway.core.errors import ConfigError
 from gateway.settings.load import read
-from tests.unit.configured import schema
+from tests.unit.settings.configured import schema
 
 CANARY = "correct-horse-battery-staple-0123456789"
 KEYS = sorted({name for section in schema()["$defs"].values() for name in section["properties"]})

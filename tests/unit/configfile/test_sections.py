@@ -18,7 +18,7 @@ from gateway.settings import BearerAuthSettings, ServerSettings
 from gateway.settings.limits import NAME
 from gateway.settings.protocols import PROTOCOLS
 from gateway.upstream.settings import BackendSettings, SigningSettings, SingleBackendSettings
-from tests.unit.configured import CANARY
+from tests.unit.settings.configured import CANARY
 
 
 class PagerSettings(SingleBackendSettings):
