@@ -82,7 +82,7 @@ class LocalView(Answering):
         }
 
     async def _session(self, about: JsonObject) -> JsonObject:
-        self._recent.look()
+        self._recent.watch()
         return session_of(self._current.generation().config, self._public_url())
 
     async def _overview(self, about: JsonObject) -> JsonObject:

@@ -7,10 +7,8 @@ secret.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
-from operator import attrgetter
+from datetime import datetime
 from time import time as now
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -20,7 +18,7 @@ from gateway.core.errors import DeniedError, FixedError, GatewayError, Unauthent
 from gateway.core.ports import ServerRequest, Target
 from gateway.core.wire import SERVED
 from gateway.http.routes import NOWHERE, OTHER
-from gateway.http.troubles import Trouble, trouble_of
+from gateway.http.troubles import trouble_of
 from gateway.logs.lines import Lines
 from gateway.logs.output import clock, printable, stamp
 from gateway.metrics import Metrics
@@ -31,160 +29,116 @@ from gateway.usage.recorder import CountCall
 LEFT = 499  # in place of a status: the caller has closed the connection before there was an answer, as nginx writes it
 NO_TARGET = Target("", "", "", "")  # of a call that came to no tool
 MAX_WORD = 256  # characters of a principal or of a caller's call id; an issuer's subjects may be of any length
-ALIKE = 1024  # cached encodings; with principals of 8 KB each, which no issuer has, 8 MB
-HEAD, NAME = b'{"level":"info","logger":"gateway.access","message":"request","time":"', b'","request_id":"'
-# The members that many lines have in common, in the order of a line.
-SHARED = (
-    "operation", "route", "status", "dialect", "revision", "principal", "tool", "version", "backend", "outcome",
-    "reason",
-)  # fmt: skip
-_shared = attrgetter(*SHARED)
+BEGINNING = b'{"level":"info","logger":"gateway.access","message":"request",'
 _encode = msgspec.json.Encoder().encode
 
 
-class AccessLine(Struct, gc=False):
-    """The line of one request; the thread that writes it encodes it, so that no call waits for that.
+class AccessLine(Struct, omit_defaults=True, gc=False):
+    """The line of one request, as JSON has it; the thread that writes it encodes it, so that no call waits for that.
 
-    Made from positional arguments: keywords would cost as much again. `time` is in seconds since 1970, `tool_s` was
-    spent waiting for a tool server, sizes are bytes of bodies. `request_id` needs no escapes (`tracing`). `route` is
-    the template of the path, `outcome` a word of `Request`, `reason` why a credential was refused, the limit that
-    refused the request, or the word of another refusal. `client` is the caller's address (`clientip`), `revision` a
-    word of `Encoder`. `call_id` and `toolgate_call_id` are as in `Request`. `trouble` is as of `trouble_of`.
+    Made from positional arguments: keywords would cost as much again.
     """
 
-    time: float
-    request_id: bytes
+    time: str  # RFC 3339
+    request_id: str
     operation: str
-    route: str
-    status: int
-    duration_s: float
-    bytes_in: int
+    route: str  # the template of the path
+    status: int  # 0: there was no answer
+    duration_ms: float
+    bytes_in: int  # of bodies, as the next
     bytes_out: int
     dialect: str | None = None
-    principal: str = ""
+    revision: str = ""  # a word of `Encoder`
+    principal: str = ""  # bounded, as is `call_id`
     tool: str = ""
     version: str = ""
     backend: str = ""
-    outcome: str = ""
-    tool_s: float = 0.0
-    reason: str = ""
-    client: str = ""
-    revision: str = ""
-    call_id: str | None = None
+    outcome: str = ""  # a word of `Request`
+    reason: str = ""  # why a credential was refused, the limit that refused the request, or another word for why
+    tool_ms: float | None = None  # spent waiting for a tool server
+    client: str = ""  # the caller's address (`clientip`)
+    call_id: str | None = None  # as in `Request`, and the next
     toolgate_call_id: str = ""
-    trouble: Trouble | None = None
+    tool_status: int = 0  # these are as of `trouble_of`
+    tool_code: str = ""
+    code: str = ""
+    detail: str = ""
+    missing_scopes: str = ""
+    replayed: bool = False
 
     def __bytes__(self) -> bytes:
-        tool_ms = int(self.tool_s * 1e6) / 1e3 if self.tool_s else None
-        took_ms = int(self.duration_s * 1e6) / 1e3
-        call_id = None if self.call_id is None else _bounded(self.call_id)
-        figures = _encode(
-            Figures(took_ms, self.bytes_in, self.bytes_out, tool_ms, self.client, call_id, self.toolgate_call_id)
-        )
-        head = (HEAD, stamp(self.time), NAME, self.request_id, b'",')
-        if self.trouble:
-            figures = b"%b,%b" % (figures[:-1], _encode(self.trouble)[1:])
-        return b"".join((*head, _words(*_shared(self)), b",", figures[1:], b"\n"))
+        return b"%b%b\n" % (BEGINNING, _encode(self)[1:])
 
 
-class Figures(Struct, omit_defaults=True, gc=False):
-    """The members that differ from line to line: calls have ids, and callers more addresses than principals."""
+class TextLine(AccessLine, omit_defaults=True, gc=False):
+    """The line for people."""
 
-    duration_ms: float
-    bytes_in: int
-    bytes_out: int
-    tool_ms: float | None = None
-    client: str = ""
-    call_id: str | None = None
-    toolgate_call_id: str = ""
-
-
-@lru_cache(maxsize=ALIKE)  # a line costs two thirds of what it does without: 2 % of a whole call
-def _words(*values: Any) -> bytes:
-    """Encodes the shared members of a line without braces; empty ones are left out."""
-    members = dict(zip(SHARED, values, strict=True))
-    members["principal"] = _bounded(members["principal"])
-    return _encode({name: value for name, value in members.items() if value not in ("", None)})[1:-1]
+    def __bytes__(self) -> bytes:
+        tool = {"tool": f"{self.tool}@{self.version}"} if self.tool else {}
+        members = tool | {name: value for name in SHOWN if (value := getattr(self, name))}
+        extras = ", ".join(f"{name}={value}" for name, value in members.items())
+        text = f"{self.route} {self.status} in {self.duration_ms:g} ms ({extras})"
+        seconds = datetime.fromisoformat(self.time).timestamp()
+        return f"{clock(seconds)} INFO    {self.operation} {printable(text)}\n".encode()
 
 
-def _bounded(word: str) -> str:
+SHOWN = (
+    "backend", "outcome", "reason", "dialect", "revision", "principal", "client", "call_id", "toolgate_call_id",
+    "request_id", "tool_status", "tool_code", "code", "detail", "missing_scopes", "replayed",
+)  # fmt: skip
+
+
+def bounded(word: str) -> str:
     """What a caller or an issuer may have written, cut to MAX_WORD characters, none of which ends a line anywhere."""
     return word[:MAX_WORD] if word.isascii() else printable(word[:MAX_WORD])
 
 
-class TextLine(Struct, gc=False):
-    """The same line for people."""
-
-    line: AccessLine
-
-    def __bytes__(self) -> bytes:
-        line = self.line
-        members: dict[str, str | None] = {
-            "tool": f"{line.tool}@{line.version}" if line.tool else "",
-            "backend": line.backend,
-            "outcome": line.outcome,
-            "reason": line.reason,
-            "dialect": line.dialect,
-            "revision": line.revision,
-            "principal": _bounded(line.principal),
-            "client": line.client,
-            "call_id": _bounded(line.call_id or ""),
-            "toolgate_call_id": line.toolgate_call_id,
-            "request_id": line.request_id.decode("ascii"),
-            **{name: str(value) for name, value in (line.trouble or {}).items()},
-        }
-        extras = ", ".join(f"{key}={value}" for key, value in members.items() if value)
-        text = f"{line.route} {line.status} in {int(line.duration_s * 1e6) / 1e3:g} ms ({extras})"
-        return f"{clock(line.time)} INFO    {line.operation} {printable(text)}\n".encode()
+def milliseconds(seconds: float) -> float:
+    """A duration as logs have it, with microseconds."""
+    return int(seconds * 1e6) / 1e3
 
 
 TakeLine = Callable[[AccessLine], None]
 
 
 class AccessLog:
-    """Where the lines go: `put` takes each, without waiting; None where they are neither logged nor shown."""
+    """Where the lines of requests go, in which form."""
 
-    put: TakeLine | None
+    put: TakeLine | None  # takes each line, without waiting; None where they are neither logged nor shown
+    line: type[AccessLine]
 
     def __init__(self, lines: Lines | None, form: str = "json") -> None:
-        self._write: TakeLine | None = None
-        self._keep: TakeLine | None = None
-        self._is_looked_at = False
+        self._show: TakeLine | None = None
+        self._is_watched = False
         self.write_to(lines, form)
 
     def write_to(self, lines: Lines | None, form: str) -> None:
         """Writes to `lines` from now on, as `json` or `text`; None, as when only warnings are logged: nowhere."""
-        if lines is None:
-            self._write = None
-        elif form == "text":
-            self._write = lambda line: lines.put_request(TextLine(line))
-        else:
-            self._write = lines.put_request
+        self._write = None if lines is None else lines.put_request
+        self.line = TextLine if form == "text" else AccessLine
         self._choose()
 
-    def keep(self, keep: TakeLine) -> None:
-        """Gives each line that is written to `keep`, too."""
-        self._keep = keep
+    def show(self, show: TakeLine) -> None:
+        """Gives each line that is written to `show`, too."""
+        self._show = show
         self._choose()
 
-    def look(self) -> None:
-        """Somebody wants to see the lines: from now on they are kept even where they are not written."""
-        self._is_looked_at = True
+    def watch(self) -> None:
+        """Somebody wants to see the lines: from now on they are made even where they are not written."""
+        self._is_watched = True
         self._choose()
 
     def _choose(self) -> None:
-        write, keep = self._write, self._keep
-        if keep is None or (write is None and not self._is_looked_at):
+        write, show = self._write, self._show
+        if show is None or (write is None and not self._is_watched):
             self.put = write
-        elif write is None:
-            self.put = keep
         else:
-            self.put = _both(keep, write)
+            self.put = show if write is None else _both(show, write)
 
 
-def _both(keep: TakeLine, write: TakeLine) -> TakeLine:
+def _both(show: TakeLine, write: TakeLine) -> TakeLine:
     def put(line: AccessLine) -> None:
-        keep(line)
+        show(line)
         write(line)
 
     return put
@@ -230,12 +184,17 @@ class Observer:
             if operation == "callback":
                 self.metrics.callback(backend or None, status)
         if (put := self._access.put) is not None:
-            is_usual = request.failed is None and request.refused is None and not request.joined
-            put(AccessLine(
-                now(), request.trace.request_id, operation, route, status, duration_s, request.bytes_in, bytes_out,
-                dialect, request.principal, target.tool, target.version, backend, outcome, tool_s, reason, request.ip,
-                revision, request.call_id, request.toolgate_call_id, None if is_usual else trouble_of(request),
-            ))  # fmt: skip
+            call_id = request.call_id
+            line = self._access.line(
+                stamp(now()), request.trace.request_id.decode(), operation, route, status, milliseconds(duration_s),
+                request.bytes_in, bytes_out, dialect, revision, bounded(request.principal), target.tool, target.version,
+                backend, outcome, reason, milliseconds(tool_s) if tool_s else None, request.ip,
+                call_id and bounded(call_id), request.toolgate_call_id,
+            )  # fmt: skip
+            if request.failed is not None or request.refused is not None or request.joined:
+                for name, value in trouble_of(request).items():
+                    setattr(line, name, value)
+            put(line)
 
     def _refused(self, error: GatewayError, account: str) -> str:
         """The fixed word for why; what has a metric of its own is counted by it."""
@@ -255,9 +214,11 @@ class Observer:
         """
         self.metrics.turned_away(None, operation, status)
         if (put := self._access.put) is not None:
-            line = AccessLine(now(), request_id, operation, NOWHERE, status, 0.0, 0, 0, reason=reason, client=client)
-            line.outcome = "ok" if 0 < status < 400 else "refused"
-            put(line)
+            outcome = "ok" if 0 < status < 400 else "refused"
+            put(self._access.line(
+                stamp(now()), request_id.decode(), operation, NOWHERE, status, 0.0, 0, 0,
+                outcome=outcome, reason=reason, client=client,
+            ))  # fmt: skip
 
     def probed(self, operation: str, status: int, duration_s: float) -> None:
         """A request that programs repeat all day, such as for health: counted, not written down."""

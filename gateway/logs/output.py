@@ -92,19 +92,19 @@ def _descriptor() -> int | None:
         return None
 
 
-def stamp(seconds: float) -> bytes:
+def stamp(seconds: float) -> str:
     """A time in seconds as RFC 3339 in UTC, with milliseconds."""
     return _millisecond(int(seconds * 1000))
 
 
 @lru_cache(maxsize=8)  # lines come in order, and when time matters many in the same millisecond
-def _millisecond(milliseconds: int) -> bytes:
-    return b"%b.%03dZ" % (_second(milliseconds // 1000), milliseconds % 1000)
+def _millisecond(milliseconds: int) -> str:
+    return f"{_second(milliseconds // 1000)}.{milliseconds % 1000:03d}Z"
 
 
 @lru_cache(maxsize=8)
-def _second(seconds: int) -> bytes:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S").encode()
+def _second(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
 
 def clock(seconds: float) -> str:
@@ -117,7 +117,7 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line: JsonObject = {
-            "time": stamp(record.created).decode(),
+            "time": stamp(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),

@@ -12,7 +12,7 @@ from gateway.console.calls import MAX_SHOWN
 from gateway.console.configuration import ConfigurationPage
 from gateway.console.history import History
 from gateway.console.local import with_calls
-from gateway.console.log import KEPT
+from gateway.console.log import MAX_LINES
 from gateway.console.view import Answering, RefusedQuestionError, text_of
 from gateway.core.model import Json, JsonObject
 from gateway.metrics import Metrics
@@ -154,7 +154,7 @@ class SupervisorView(Answering):
             cursors[str(worker.number)] = answer["cursor"]
         lines.sort(key=lambda line: line["time"])
         cursor = "-".join(f"{number}{BETWEEN}{cursor}" for number, cursor in cursors.items() if number)
-        return {"lines": lines[-KEPT:], "cursor": cursor}
+        return {"lines": lines[-MAX_LINES:], "cursor": cursor}
 
     async def _read_configuration(self, about: JsonObject) -> JsonObject:
         return await asyncio.to_thread(self._configuration.as_json, self._config(), self._metrics)

@@ -122,9 +122,8 @@ def test_every_outcome_of_a_callback_is_listed() -> None:
 def test_every_field_of_a_line_in_the_log_is_listed() -> None:
     listed = [name for row in rows(OPERATING, "Logs") for name in words(row[0])]
     line = AccessLine(
-        0.0, b"id", "call", "/call", 200, 0.2, 1, 2, "oxp", "key:a", "A.B", "1.0.0", "b", "ok", 0.1, "why",
-        "203.0.113.1", "2026-07-28", "mine", "tg-ours",
-        {"tool_status": 500, "tool_code": "7", "code": "c", "missing_scopes": "s", "detail": "d", "replayed": True},
+        "now", "id", "call", "/call", 200, 0.2, 1, 2, "oxp", "2026-07-28", "key:a", "A.B", "1.0.0", "b", "ok", "why",
+        0.1, "203.0.113.1", "mine", "tg-ours", 500, "7", "c", "d", "s", True,
     )  # fmt: skip
     assert {*listed, "level", "logger", "message"} == decode(bytes(line)).keys()
     (block,) = blocks(OPERATING, "json", "line.json")
