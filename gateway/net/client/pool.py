@@ -22,7 +22,7 @@ from gateway.net.client.errors import Kind, TransportError
 from gateway.net.client.origin import Origin
 from gateway.net.client.proxies import Proxy, refused_by
 from gateway.net.client.replies import CodedReply, Reply, ReplyOrEvents, StreamedReply, WholeReply
-from gateway.net.client.requesthead import encode_head, encode_own_head
+from gateway.net.client.requesthead import encode_head
 from gateway.net.sliced_input import ParseQueue
 
 HUNG_UP = "The server closed the connection before it was used."
@@ -84,7 +84,7 @@ class Pool:
         prefix = b""
         if self._forwarder is not None:
             prefix, headers = str(origin).encode("ascii"), (*headers, *self._forwarder.credential)
-        self._encode_head = partial(encode_own_head, prefix, headers) if prefix or headers else encode_head
+        self._encode_head = partial(encode_head, own=headers, prefix=prefix) if prefix or headers else encode_head
         self._memory = memory
         self._authority = origin.authority
         self._connecting: set[asyncio.Task[Connection]] = set()

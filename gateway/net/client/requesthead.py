@@ -30,38 +30,28 @@ def encode_head(
     headers: Headers,
     more: Sequence[tuple[bytes, bytes]] = (),
     body_bytes: int = 0,
+    *,
+    own: Headers = (),
+    prefix: bytes = b"",
 ) -> bytes:
     """Joins a request head; `headers` are those that many requests share, `more` are this one's own.
 
-    Raises INVALID, with nothing sent, for what does not belong in a head.
+    `own` replace others of their (lower-case) names; `prefix` stands before the target. Raises INVALID, with nothing
+    sent, for what does not belong in a head.
     """
+    if own:
+        names = {name for name, _ in own}
+        headers = (*(pair for pair in headers if pair[0].lower() not in names), *own)
+        more = [pair for pair in more if pair[0].lower() not in names]
     framing = b"" if not body_bytes and method in NO_BODY else b"content-length: %d\r\n" % body_bytes
     start = _start if len(target) <= MAX_KEPT else _joined
-    return b"%b%b%b\r\n" % (start(method, target, host, headers), _fields(more) if more else b"", framing)
+    return b"%b%b%b\r\n" % (start(method, prefix, target, host, headers), _fields(more) if more else b"", framing)
 
 
-def encode_own_head(
-    prefix: bytes,
-    own: Headers,
-    method: bytes,
-    target: bytes,
-    host: bytes,
-    headers: Headers,
-    more: Sequence[tuple[bytes, bytes]] = (),
-    body_bytes: int = 0,
-) -> bytes:
-    """As `encode_head`, with `prefix` before the target, and `own` headers in the place of others of their names."""
-    names = {name for name, _ in own}
-    others = tuple(pair for pair in headers if pair[0].lower() not in names)
-    further = [pair for pair in more if pair[0].lower() not in names]
-    head = encode_head(method, target, host, (*others, *own), further, body_bytes)
-    return b"%b %b%b" % (method, prefix, head[len(method) + 1 :])
-
-
-def _joined(method: bytes, target: bytes, host: bytes, headers: Headers) -> bytes:
+def _joined(method: bytes, prefix: bytes, target: bytes, host: bytes, headers: Headers) -> bytes:
     if target[:1] != b"/" or target.translate(None, TARGET):
         raise _invalid("The request target is not an absolute path of printable ASCII characters.")
-    return b"%b %b%b" % (method, target, _rest(method, host, headers))
+    return b"%b %b%b%b" % (method, prefix, target, _rest(method, host, headers))
 
 
 _start = lru_cache(maxsize=1024)(_joined)  # a few paths of each tool server, times the credentials in use there
