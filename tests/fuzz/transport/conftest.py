@@ -1,4 +1,4 @@
-"""What every fuzz of the transport needs: both event loops, and an authority both ends trust."""
+"""What every fuzz of the transport needs: an authority both ends trust."""
 
 from __future__ import annotations
 
@@ -7,14 +7,7 @@ import ssl
 import pytest
 import trustme
 
-from tests.fuzz.transport.loops import LOOPS
 from tests.fuzz.transport.rounds import NAME, Contexts
-
-
-@pytest.fixture(params=LOOPS)
-def loop_name(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    return name
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Both event loops with names that mean what a test says, and the proof that nothing is left when a test is over."""
+"""The event loop with names that mean what a test says, and the proof that nothing is left when a test is over."""
 
 from __future__ import annotations
 
@@ -31,15 +31,6 @@ def as_addresses(found: list[str], port: int) -> list[Any]:
     ]
 
 
-class AsyncioLoop(asyncio.SelectorEventLoop):
-    """asyncio's own loop; `resolver` answers for the name server."""
-
-    resolver: Resolver
-
-    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> Any:
-        return as_addresses(await self.resolver(host), port)
-
-
 class UvLoop(uvloop.Loop):
     """uvloop; `resolver` answers for the name server."""
 
@@ -50,36 +41,27 @@ class UvLoop(uvloop.Loop):
         return as_addresses([host] if numeric else await self.resolver(host), port)
 
 
-LOOPS: dict[str, Callable[[], asyncio.AbstractEventLoop]] = {"uvloop": UvLoop, "asyncio": AsyncioLoop}
-
-
 def set_resolver(resolver: Resolver) -> None:
     """Lets names of the running loop mean what `resolver` says from now on."""
     loop = asyncio.get_running_loop()
-    assert isinstance(loop, AsyncioLoop | UvLoop)
+    assert isinstance(loop, UvLoop)
     loop.resolver = resolver
 
 
-def run(name: str, main: Coroutine[Any, Any, T]) -> T:
-    """Runs `main` on that loop. Whatever the loop would only have logged is a failure."""
+def run(main: Coroutine[Any, Any, T]) -> T:
+    """Runs `main` on uvloop. Whatever the loop would only have logged is a failure."""
     complaints: list[str] = []
 
     def complain(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        if not (_is_uvloops_own(context) or _is_asyncios_own(context)):
+        if not _is_uvloops_own(context):
             complaints.append(repr(context))
 
-    with asyncio.Runner(loop_factory=LOOPS[name]) as runner:
+    with asyncio.Runner(loop_factory=UvLoop) as runner:
         runner.get_loop().set_exception_handler(complain)
         result = runner.run(main)
     gc.collect()  # sockets and transports that nobody closed warn now, and warnings are errors
     assert complaints == [], complaints
     return result
-
-
-def _is_asyncios_own(context: dict[str, Any]) -> bool:
-    """Whether it is asyncio that goes on reading TLS in a callback, although the peer has ended it meanwhile."""
-    error = context.get("exception")
-    return isinstance(error, RuntimeError) and str(error).startswith("cannot switch state from SSLProtocolState")
 
 
 def _is_uvloops_own(context: dict[str, Any]) -> bool:

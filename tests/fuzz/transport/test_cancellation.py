@@ -170,19 +170,15 @@ async def leave_everywhere(name: str, tls: Contexts | None, *, warm: bool, at_on
 
 @MOMENTS
 @pytest.mark.parametrize("name", ["whole", "streamed", pytest.param("held up", marks=pytest.mark.soak)])
-def test_a_caller_may_leave_at_every_await(
-    loop_name: str, contexts: Contexts, name: str, tls: bool, at_once: bool
-) -> None:
+def test_a_caller_may_leave_at_every_await(contexts: Contexts, name: str, tls: bool, at_once: bool) -> None:
     both = contexts if tls else None
     # A new connection and a reply are two waits at least; a connection that is there leaves the reply.
-    assert run(loop_name, leave_everywhere(name, both, warm=False, at_once=at_once)) >= 2
-    assert run(loop_name, leave_everywhere(name, both, warm=True, at_once=at_once)) >= 1
+    assert run(leave_everywhere(name, both, warm=False, at_once=at_once)) >= 2
+    assert run(leave_everywhere(name, both, warm=True, at_once=at_once)) >= 1
 
 
 @MOMENTS
-def test_a_dial_cancelled_at_any_await_leaves_no_socket(
-    loop_name: str, contexts: Contexts, tls: bool, at_once: bool
-) -> None:
+def test_a_dial_cancelled_at_any_await_leaves_no_socket(contexts: Contexts, tls: bool, at_once: bool) -> None:
     context: ssl.SSLContext | None = contexts.trusting if tls else None
 
     async def dial_and_drop(dialler: Dialler) -> None:
@@ -199,11 +195,11 @@ def test_a_dial_cancelled_at_any_await_leaves_no_socket(
             number += 1
         return number - 1
 
-    assert run(loop_name, every_point()) >= 3  # the name, the socket, the transport
+    assert run(every_point()) >= 3  # the name, the socket, the transport
 
 
 @pytest.mark.parametrize("tls", [False, True], ids=["plain", "tls"])
-def test_a_pool_may_close_at_any_turn_of_the_loop(loop_name: str, contexts: Contexts, tls: bool) -> None:
+def test_a_pool_may_close_at_any_turn_of_the_loop(contexts: Contexts, tls: bool) -> None:
     async def closed_after(number: int) -> bool:
         async with served(contexts if tls else None) as server:
             server.plans = {key: plan(key, streamed=key % 2 == 0) for key in range(4)}
@@ -225,4 +221,4 @@ def test_a_pool_may_close_at_any_turn_of_the_loop(loop_name: str, contexts: Cont
             number += 1
         return number
 
-    assert run(loop_name, every_turn()) > 5
+    assert run(every_turn()) > 5

@@ -13,9 +13,9 @@ SOAK = pytest.mark.soak
 @pytest.mark.parametrize(
     "seeds", [pytest.param(range(12), id="some"), pytest.param(range(12, 2400), id="many", marks=SOAK)]
 )
-def test_each_call_gets_its_reply_or_the_truth(loop_name: str, seeds: range, contexts: Contexts) -> None:
+def test_each_call_gets_its_reply_or_the_truth(seeds: range, contexts: Contexts) -> None:
     async def play_all() -> int:
-        return sum([await play(seed, contexts, loop_name) for seed in seeds])
+        return sum([await play(seed, contexts) for seed in seeds])
 
-    carried_out = run(loop_name, play_all())
+    carried_out = run(play_all())
     assert carried_out > 8 * len(seeds)  # of 12 in a round; the rest never got a connection

