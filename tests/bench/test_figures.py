@@ -92,23 +92,6 @@ def verdicts(outcome: Outcome) -> dict[str, bool]:
     return {line.what: line.ok for line in lines(outcome) if line.limit is not None}
 
 
-def test_disturbed_slices_weigh_little_in_a_sample_and_their_latencies_not_at_all() -> None:
-    calm = Slice(timings(1_000_000, 80), 0.8, 0.0)
-    disturbed = Slice(timings(9_000_000, 40), 0.9, 0.7)
-    robbed = Slice(timings(7_000_000, 80), 0.8, 0.02, stolen_s=0.01)
-    taken = Sample.of([disturbed, calm, calm, robbed])
-    assert (round(taken.cpu_us), taken.calls_per_s) == (10_000, 80)
-    assert (taken.slices, taken.noisy_slices, taken.calm_slices) == (4, 1, 2)
-    assert (taken.p50_ms, taken.p99_ms) == (1.0, 1.0)
-
-
-def test_a_row_is_the_median_of_its_rounds() -> None:
-    rounds = [measured_round(20, 40), measured_round(20, 90), measured_round(20, 50)]
-    row = next(row for row in figures.rows(measured(*rounds)) if row.connections == 512)
-    assert row.subject == figures.TOOLGATE
-    assert [round(us) for us in (row.cpu_us, row.cpu_us_min, row.cpu_us_max)] == [50, 40, 90]
-
-
 def test_ratios_are_taken_within_a_round_so_that_a_slow_round_cancels_out() -> None:
     found = {line.what: line for line in lines(measured(measured_round(20, 40), measured_round(80, 200)))}
     whole = found["a call without a line in the log / uvicorn echo"]
@@ -165,18 +148,3 @@ def test_only_the_figures_of_a_worse_row_are_over(row: str, worse: Sample, over:
     whole = GOOD.rounds[0]
     outcome = replace(GOOD, rounds=[replace(whole, samples={**whole.samples, (row, LOAD): worse})])
     assert [what for what, ok in verdicts(outcome).items() if not ok] == over
-
-
-def test_what_was_not_measured_is_not_judged() -> None:
-    outcome = Outcome([], waiting=Waiting(10, 1))
-    assert verdicts(outcome) == {"memory of a waiting call": True}
-    assert "memory of a waiting call" in report.text(outcome, FULL, CORES)
-
-
-def test_memory_a_noisy_machine_and_a_missing_nginx_are_reported() -> None:
-    outcome = replace(measured(measured_round(20, 40, foreign_cores=0.6)), left_out=("nginx is not measured.",))
-    text = report.text(outcome, FULL, CORES)
-    assert report.MEMORY.format("toolgate", 60, 70) in text.splitlines()
-    assert "The machine was not quiet" in text
-    assert "Toolgate, 1 connections: 1 of 1" in text
-    assert "nginx is not measured" in text

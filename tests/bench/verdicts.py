@@ -126,6 +126,8 @@ FIGURES: dict[str, list[Figure]] = {
         Figure("p99 / p50, reference, 64 connections", _of(REFERENCE, "tail"), limit=2.5),
         *(_added(rate, 1.0 if rate == PACES[0] else None) for rate in PACES),
         Figure("idle memory", _idle_mb, "MB", 80.0),
+        Figure("echo on the gateway's server / on uvicorn", _over(f.ECHO_OWN, f.ECHO)),
+        Figure("echo on granian / on uvicorn", _over(f.ECHO_GRANIAN, f.ECHO)),
         Figure("a call without a line in the log / uvicorn echo", _over(f.BARE, f.ECHO)),
         Figure("reference / uvicorn echo", _over(REFERENCE, f.ECHO)),
         Figure("minimal gateway / uvicorn echo", _over(f.MINIMAL, f.ECHO)),
