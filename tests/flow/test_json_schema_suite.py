@@ -24,7 +24,7 @@ from tests.flow.gateways import config, running
 from tests.flow.refused_schemas import REFUSED
 from tests.flow.toolserver import tool, tool_server
 from tests.unit.catalogue.asking import ToolServer, route, source
-from tests.unit.compiling import errors, errors_now, violation
+from tests.unit.schemas.compiling import errors, errors_now, violation
 
 FOLDER = Path(__file__).parents[2] / ".venvs" / "json-schema-suite" / "json" / "tests"
 DRAFTS = {"draft7": "http://json-schema.org/draft-07/schema#", "draft2020-12": None}

@@ -1,140 +1,95 @@
-"""Which bearer tokens are good: OXP 1.0, Security, and what RFC 8725 warns of."""
+"""The form of a token: RFC 7515, sections 2 and 7.1."""
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
 import jwt
 import pytest
 
-from gateway.auth import Reason
-from gateway.core.ports import Caller
-from tests.support.authenticators import (
-    CLAIMS,
-    HS256,
-    NOW,
-    OTHER_SECRET,
-    SECRET,
-    Clock,
-    authentication,
-    bearer,
-    handmade,
-    issuer,
-    refused,
-    with_header,
-)
+from gateway.auth.tokens import MalformedError, take_apart
+from tests.support.authenticators import CLAIMS, SECRET, bearer
 
 
-def test_a_good_token_names_its_caller() -> None:
-    assert authentication().identify(bearer()) == Caller(principal="jwt::alice", account="jwt")
+def encoded(document: Any) -> bytes:
+    text = document if isinstance(document, bytes) else json.dumps(document).encode()
+    return base64.urlsafe_b64encode(text).rstrip(b"=")
 
 
-def test_a_colon_in_a_subject_cannot_pass_for_one_of_the_issuer() -> None:
-    """Ours: `https://idp` with subject `8443:x` is not `https://idp:8443` with subject `x`."""
-    auth = authentication(issuer(name="https://idp"), issuer(name="https://idp:8443"))
-    one = auth.identify(bearer(CLAIMS | {"iss": "https://idp", "sub": "8443:x"})).principal
-    other = auth.identify(bearer(CLAIMS | {"iss": "https://idp:8443", "sub": "x"})).principal
-    assert (one, other) == ("jwt:https://idp:8443%3Ax", "jwt:https://idp:8443:x")
+def test_a_token_comes_apart_as_another_library_put_it_together() -> None:
+    token = jwt.encode(CLAIMS, SECRET, "HS256", headers={"kid": "å"}).encode()
+    parts = take_apart(token)
+    whole = jwt.decode_complete(token, SECRET, ["HS256"])
+    assert (parts.header, parts.claims, parts.signature) == (whole["header"], whole["payload"], whole["signature"])
+    assert parts.signed + b"." + encoded(parts.signature) == token
 
 
-@pytest.mark.parametrize("form", ["bearer {}", "BEARER {}", "Bearer   {} "])
-def test_the_scheme_folds_case_and_blanks(form: str) -> None:
-    token = bearer().headers[b"authorization"].decode().removeprefix("Bearer ")
-    assert authentication().identify(with_header(form.format(token))).principal == "jwt::alice"
+def test_an_empty_signature_is_a_part_too() -> None:
+    parts = take_apart(b"e30.e30.")
+    assert parts == ({}, {}, b"e30.e30", b"")
 
 
-@pytest.mark.parametrize("secret", [OTHER_SECRET, SECRET + "x", SECRET.upper()])
-def test_a_token_signed_with_another_secret_is_refused(secret: str) -> None:
-    refused(authentication(), bearer(key=secret))
+GOOD = bearer().headers[b"authorization"].removeprefix(b"Bearer ")
+FIRST, SECOND, THIRD = GOOD.split(b".")
+MALFORMED: dict[str, bytes] = {
+    "nothing": b"",
+    "one part": FIRST,
+    "two parts": FIRST + b"." + SECOND,
+    "four parts": GOOD + b".",
+    "five parts": GOOD + b"." + GOOD,
+    "a leading dot": b"." + GOOD,
+    "padding": FIRST + b"." + SECOND + b"." + THIRD + b"=",
+    "padding within": b"e30=.e30.AA",
+    "a line break": b"e30.e3\n0.AA",
+    "a blank": b"e30.e3 0.AA",
+    "the other alphabet": b"e30.e30.++//",
+    "no base64 at all": b"e30.e30.!!",
+    "a letter too many": b"e30.e30.AAAAA",
+    "bits that mean nothing": b"e30.e30.AB",
+    "bytes beyond ASCII": b"e30.e30.\xff\xff",
+    "a NUL": b"e30.e30.AA\0",
+    "no JSON": encoded(b"{") + b".e30.AA",
+    "no object": encoded([]) + b".e30.AA",
+    "claims that are no object": b"e30." + encoded("x") + b".AA",
+    "no UTF-8": b"e30." + encoded(b'{"sub": "\xff"}') + b".AA",
+    "no number": b"e30." + encoded(b'{"exp": NaN}') + b".AA",
+    "an endless numeral": b"e30." + encoded(b'{"exp": ' + b"9" * 5000 + b"}") + b".AA",
+    "endless nesting": b"e30." + encoded(b'{"a": ' + b"[" * 5000) + b".AA",
+    "JSON with something behind it": b"e30." + encoded(b"{} {}") + b".AA",
+    "an extension": encoded({"crit": ["exp"], "exp": 1}) + b".e30.AA",
+    "no extension": encoded({"crit": []}) + b".e30.AA",
+    "a payload that is not encoded": encoded({"b64": False}) + b".e30.AA",
+}
 
 
-def test_a_token_without_a_signature_is_refused() -> None:
-    value = bearer().headers[b"authorization"]
-    refused(authentication(), with_header(value[: value.rindex(b".") + 1]))
-    refused(authentication(), with_header(f"Bearer {jwt.encode(CLAIMS, '', 'none')}"))
+@pytest.mark.parametrize("token", MALFORMED.values(), ids=MALFORMED)
+def test_what_is_no_signed_token_does_not_come_apart(token: bytes) -> None:
+    with pytest.raises(MalformedError):
+        take_apart(token)
 
 
-NO_HEADERS: list[Any] = [{}, [], "HS256", b"{", b"\xff"]
-OTHER_WORDS: list[Any] = [None, 7, ["HS256"], {}, "none", "None", "", "HS384", "RS256", "EdDSA", "hs256", "HS256 "]
+def test_a_part_is_taken_only_as_an_encoder_writes_it() -> None:
+    """Whatever its last letter is: with two or three letters beyond groups of four, some bits of it mean nothing."""
+    written = {
+        encoded(data): data for data in (bytes(zeros) + bytes([last]) for zeros in range(3) for last in range(256))
+    }
+    for begin in (b"", b"A", b"AA", b"AAA", b"AAAA"):
+        for last in range(256):
+            text = begin + bytes([last])
+            if text in written:
+                assert take_apart(b"e30.e30." + text).signature == written[text]
+            else:
+                with pytest.raises(MalformedError):
+                    take_apart(b"e30.e30." + text)
 
 
-@pytest.mark.parametrize("header", [*NO_HEADERS, *({"alg": word} for word in OTHER_WORDS)])
-def test_the_header_does_not_choose_the_algorithm(header: Any) -> None:
-    refused(authentication(), handmade(header, CLAIMS))
-
-
-FIRST = issuer(name="https://first.example")
-SECOND = issuer(OTHER_SECRET, name="https://second.example", audience=frozenset({"second"}))
-ANY_SECRET = "the third secret, 32 characters long"
-ANY = issuer(ANY_SECRET)
-
-
-def test_each_issuer_answers_for_its_own_tokens_alone() -> None:
-    auth = authentication(FIRST, SECOND)
-    first, second = CLAIMS | {"iss": FIRST.name}, CLAIMS | {"iss": SECOND.name}
-    assert auth.identify(bearer(first)).principal == "jwt:https://first.example:alice"
-    assert auth.identify(bearer(second, OTHER_SECRET)).principal == "jwt:https://second.example:alice"
-    refused(auth, bearer(second))
-    refused(auth, bearer(first, OTHER_SECRET))
-    refused(auth, bearer(second | {"aud": "first"}, OTHER_SECRET))
-
-
-@pytest.mark.parametrize(
-    "name", [None, "", "https://third.example", "https://first.example/", 7, ["https://first.example"]]
-)
-def test_an_unknown_issuer_is_refused(name: Any) -> None:
-    claims = CLAIMS if name is None else CLAIMS | {"iss": name}
-    assert refused(authentication(FIRST, SECOND), handmade(HS256, claims)).detail == "issuer"
-
-
-def test_an_entry_without_an_issuer_takes_the_tokens_of_any_other() -> None:
-    auth = authentication(FIRST, ANY)
-    assert auth.identify(bearer(CLAIMS, ANY_SECRET)).principal == "jwt::alice"
-    refused(auth, bearer(CLAIMS | {"iss": FIRST.name}, ANY_SECRET))
-    for name in ("https://third.example", "https://fourth.example"):  # whose alices are not the same
-        caller = auth.identify(bearer(CLAIMS | {"iss": name}, ANY_SECRET))
-        assert caller.principal == f"jwt:{name}:alice"
-
-
-@pytest.mark.parametrize("name", ["", 7, True, ["a"], "a\nb", "x" * 257])
-def test_an_entry_without_an_issuer_takes_no_issuer_without_a_name(name: Any) -> None:
-    refused(authentication(FIRST, ANY), handmade(HS256, CLAIMS | {"iss": name}, ANY_SECRET.encode()), Reason.CLAIM)
-
-
-def test_a_verified_token_is_remembered_for_a_minute_and_never_past_its_end() -> None:
-    clock = Clock()
-    auth = authentication(clock=clock, leeway_s=0.0)
-    token = bearer(CLAIMS | {"exp": NOW + 100})
-    caller = auth.identify(token)
-    clock.now += 59
-    assert auth.identify(token) is caller
-    clock.now += 1
-    again = auth.identify(token)
-    assert again is not caller
-    assert again == caller
-    clock.now = NOW + 99
-    assert auth.identify(token) is again
-    clock.now = NOW + 100
-    refused(auth, token)
-
-
-def test_a_token_is_remembered_by_all_of_it() -> None:
-    auth = authentication()
-    value = bearer().headers[b"authorization"]
-    auth.identify(with_header(value))
-    refused(auth, with_header(value + b"A"))
-    refused(auth, with_header(value[:-1]))
-
-
-def test_as_many_good_tokens_are_remembered_as_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.auth.authentication.CACHE_ENTRIES", 10)
-    auth = authentication()
-    first = handmade(HS256, CLAIMS | {"sub": "first"})
-    second = handmade(HS256, CLAIMS | {"sub": "second"})
-    callers = auth.identify(first), auth.identify(second)
-    for number in range(8):
-        auth.identify(handmade(HS256, CLAIMS | {"sub": str(number)}))
-    assert auth.identify(first) is callers[0]
-    auth.identify(handmade(HS256, CLAIMS | {"sub": "one more"}))
-    assert auth.identify(second) is callers[1]
-    assert auth.identify(first) is not callers[0]  # verified longest ago, so it made room
+@pytest.mark.parametrize("kid", ["short", "l" * 2000], ids=["remembered", "too long to be"])
+def test_a_header_is_read_the_same_each_time(kid: str) -> None:
+    token = encoded({"alg": "none", "kid": kid}) + b".e30.AA"
+    assert [take_apart(token).header for _ in range(2)] == [{"alg": "none", "kid": kid}] * 2
+    refused = encoded({"alg": "none", "kid": kid, "crit": []}) + b".e30.AA"
+    for _ in range(2):
+        with pytest.raises(MalformedError):
+            take_apart(refused)

@@ -27,7 +27,7 @@ from tests.unit.catalogue.asking import (
     source,
     tool,
 )
-from tests.unit.compiling import errors_now
+from tests.unit.schemas.compiling import errors_now
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ from gateway.core.model import Listing, ToolDefinition
 from gateway.offload import Offload
 from gateway.schemas import CompiledSchema
 from tests.unit.catalogue.asking import Hours, ToolServer, one_backend, tool
-from tests.unit.compiling import errors_now
+from tests.unit.schemas.compiling import errors_now
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.schemas import CompiledSchema, SchemaError, check_input, inline_refs
 from gateway.schemas.references import local
-from tests.unit.compiling import DRAFT_4, DRAFT_7, errors, properties, violation
+from tests.unit.schemas.compiling import DRAFT_4, DRAFT_7, errors, properties, violation
 
 DRAFT_2019 = "https://json-schema.org/draft/2019-09/schema"
 HERE = "https://example.com/schemas/root.json"

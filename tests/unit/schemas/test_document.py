@@ -11,7 +11,7 @@ import pytest
 from gateway.core import jsontext
 from gateway.schemas import CompiledSchema, SchemaError, check_input, inline_refs, is_json_schema
 from gateway.schemas.inline import MAX_ADDED_BYTES
-from tests.unit.compiling import errors, properties
+from tests.unit.schemas.compiling import errors, properties
 
 QUICK_S = 5.0  # of a processor; a tenth of a second at most does, and minutes for what doubles or is squared
 NO_PATTERN = "the pattern is no regular expression, or takes too much room"

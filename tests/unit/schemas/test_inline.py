@@ -7,11 +7,11 @@ from typing import Any
 
 import jsonschema_rs
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.schemas import CompiledSchema, SchemaError, check_input, inline_refs
-from tests.unit.compiling import DRAFT_7, properties, violation
+from tests.unit.schemas.compiling import DRAFT_7, properties, violation
 
 INLINED = [  # schema, the same without references
     (properties(a={"$ref": "#/$defs/b"}) | {"$defs": {"b": {"type": "string"}}}, properties(a={"type": "string"})),
@@ -156,6 +156,7 @@ def test_explaining_agrees_with_checking_and_never_raises(schema: dict[str, Any]
         assert explaining[0].is_valid(value) is is_valid
 
 
+@settings(max_examples=30)
 @given(
     st.recursive(st.none() | st.text() | st.floats(allow_nan=False), lambda inner: st.dictionaries(st.text(), inner))
 )

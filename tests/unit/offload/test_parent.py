@@ -15,13 +15,13 @@ from msgspec import Raw
 
 from gateway.core import jsontext
 from gateway.offload import ChildTasks, OffloadError, OverrunError
-from gateway.offload.client import MAX_WAITING_PER_OWNER
+from gateway.offload.parent import MAX_WAITING_PER_OWNER
 from gateway.offload.tasks import read_document
 from gateway.schemas import CompiledSchema
 
 pytestmark = pytest.mark.anyio
 
-MEMORY = 256 * 1024 * 1024
+MEMORY = 128 * 1024 * 1024
 SLOW = {"type": "object", "properties": {"a": {"type": "string", "pattern": "a[ab]{5000}c"}}}
 NEVER_DONE = {"a": "ab" * 500_000}  # two minutes
 QUESTION = (read_document, b'{"input": [1, {}], "n": 2}', b"64", b"input")
@@ -51,8 +51,8 @@ async def test_a_task_out_of_time_is_ended_and_the_next_gets_another_child(offlo
 
 
 async def test_a_task_out_of_memory_raises_overrun(offload: ChildTasks) -> None:
-    with pytest.raises(OverrunError):  # ten million lists of 56 bytes
-        await offload.run(read_document, b"[%b[]]" % (b"[]," * 10_000_000), b"64", cpu_s=60.0, within_s=60.0, owner="")
+    with pytest.raises(OverrunError):  # five million lists of 56 bytes
+        await offload.run(read_document, b"[%b[]]" % (b"[]," * 5_000_000), b"64", cpu_s=60.0, within_s=60.0, owner="")
     assert await ask(offload) == ANSWER
 
 

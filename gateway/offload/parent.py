@@ -1,4 +1,4 @@
-"""The parent's side of the child process: starts it when there is work, ends it after a while without any."""
+"""The parent of the child process: starts it when there is work, ends it after a while without any."""
 
 from __future__ import annotations
 

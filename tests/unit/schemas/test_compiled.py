@@ -9,7 +9,7 @@ import pytest
 
 from gateway.schemas import CompiledSchema
 from gateway.schemas.compiled import MAX_EXPLAINED, MAX_FINDINGS
-from tests.unit.compiling import DRAFT_4, DRAFT_7, errors, properties
+from tests.unit.schemas.compiling import DRAFT_4, DRAFT_7, errors, properties
 
 WORDS = [  # the schema of `a`, a value of it, what is said
     ({"type": "string"}, 5, "is not a string"),

@@ -12,7 +12,7 @@ from gateway.core import jsontext
 from gateway.core.model import JsonObject
 from gateway.schemas import CompiledSchema, SchemaError
 from gateway.schemas.cost import MAX_HERE_NS
-from tests.unit.compiling import errors_now
+from tests.unit.schemas.compiling import errors_now
 
 QUICK_S = 20 * MAX_HERE_NS / 1e9  # of a processor, on a slow and busy machine
 BOTH = r"(?=.*[A-Z])(?=.*[0-9]).{8,}"
