@@ -40,7 +40,7 @@ class RunningCalls:
 
     def as_json(self) -> JsonObject:
         """The oldest calls, and how many there are."""
-        callers = {request.call_id: request.principal for request in self._requests if _is_awaited(request)}
+        callers = {request.call_id: request.caller.principal for request in self._requests if _is_awaited(request)}
         shown = [self._kept(record, callers) for record in self._state.unfinished() if record.note]
         shown += [self._plain(request) for request in self._requests if _has_no_record(request)]
         shown.sort(key=lambda call: -call["age_s"])
@@ -74,7 +74,7 @@ class RunningCalls:
             "tool": target.tool,
             "version": target.version,
             "backend": target.backend,
-            "caller": _word(request.principal),
+            "caller": _word(request.caller.principal),
             "dialect": "" if request.encoder is None else request.encoder.name,
             "began_at": self._clock() - age_s,
             "age_s": round(age_s, 3),
@@ -114,7 +114,7 @@ def _has_no_record(request: Request) -> bool:
     The pipeline does not count a request whose call is kept.
     """
     is_call = request.tool is not None and request.operation == "call" and _is_awaited(request)
-    return is_call and request.counts and request.refused is None and bool(request.toolgate_call_id)
+    return is_call and request.counts and request.refusal is None and bool(request.toolgate_call_id)
 
 
 def _word(text: str) -> str:

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Scope
 from gateway.assembly.authenticators import Issuers
 from gateway.auth.remote import system_authorities
 from gateway.console.headers import HEADERS
+from gateway.core.ports import Caller
 from gateway.core.sealing import Sealer
 from gateway.http.routes import CONSOLE, request_of
 from gateway.ratelimit import RateLimited, RateLimits
@@ -36,13 +37,14 @@ class PublicListener:
             self._limits().admit_login(request.ip)
         except RateLimited as error:
             error.drop_trace()  # before the request knows it
-            request.refused = error
+            request.refusal = error
             raise
 
     def note(self, scope: Scope, *, principal: str = "", reason: str = "") -> None:
         """Notes for the log who sends a request, or a word for why it was refused."""
         request = request_of(scope)
-        request.principal = principal or request.principal
+        if principal:
+            request.caller = Caller(principal=principal)
         request.reason = reason or request.reason
 
 

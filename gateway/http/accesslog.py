@@ -162,8 +162,9 @@ class Observer:
         self, request: Request, operation: str, route: str, status: int, duration_s: float, bytes_out: int
     ) -> None:
         """A request is answered, or its caller has left. `route` is a template, never a path."""
-        reason = request.reason if request.refused is None else self._refused(request.refused, request.account)
-        account, bytes_in = request.account, 0 if request.is_part else request.bytes_in
+        caller, refusal = request.caller, request.refusal
+        reason = request.reason if refusal is None else self._refused(refusal, caller.account)
+        account, bytes_in = caller.account, 0 if request.is_part else request.bytes_in
         if (encoder := request.encoder) is None:
             dialect, revision = request.head.dialect, ""
         else:
@@ -177,7 +178,7 @@ class Observer:
                 self.count_call(backend, target.tool, outcome, 0.0 if request.joined else tool_s, account)
         else:
             tool_s, outcome = 0.0, "ok" if 0 < status < 400 else "refused"
-            if request.failed is not None:  # a look at a call that has failed
+            if request.failed_result is not None:  # a look at a call that has failed
                 outcome = request.outcome
             self._count(dialect, operation, status, duration_s, None, account, bytes_in, bytes_out)
             target, backend = NO_TARGET, request.backend
@@ -187,11 +188,11 @@ class Observer:
             call_id = request.call_id
             line = self._access.line(
                 stamp(now()), request.trace.request_id.decode(), operation, route, status, milliseconds(duration_s),
-                request.bytes_in, bytes_out, dialect, revision, bounded(request.principal), target.tool, target.version,
+                request.bytes_in, bytes_out, dialect, revision, bounded(caller.principal), target.tool, target.version,
                 backend, outcome, reason, milliseconds(tool_s) if tool_s else None, request.ip,
                 call_id and bounded(call_id), request.toolgate_call_id,
             )  # fmt: skip
-            if request.failed is not None or request.refused is not None or request.joined:
+            if request.failed_result is not None or refusal is not None or request.joined:
                 for name, value in trouble_of(request).items():
                     setattr(line, name, value)
             put(line)

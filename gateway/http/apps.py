@@ -80,7 +80,7 @@ def public_app(
         try:
             status = await challenge_status(asked, request.path_params["token"])
         except GatewayError as error:
-            asked.refused = error
+            asked.refusal = error
             reply = recognise.OXP.encode_error(error)  # challenges are OXP's
             return _response(reply, asked.extra)
         return JSONResponse({"status": status}, headers=VERSION_HEADER | NO_STORE | dict(_texts(asked.extra)))
@@ -209,7 +209,7 @@ async def _refuse(request: HttpRequest, exc: Exception) -> Response:
 
 def _refusal(error: GatewayError, asked: Request) -> Response:
     error.drop_trace()  # before the request knows it
-    asked.refused = error
+    asked.refusal = error
     return _response(asked.surface.refuse(error, asked.head))
 
 

@@ -11,6 +11,7 @@ from asyncio import CancelledError
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from time import perf_counter
+from typing import Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -60,8 +61,13 @@ JSON = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
 ACCEPT_PLAIN = ((b"accept-encoding", b"identity"),)  # beside 415: what would be taken (RFC 9110, 12.5.3)
 
 Answer = Callable[[Request, Body], Awaitable[WireReply]]
-Refuse = Callable[[Request, GatewayError], Awaitable[WireReply]]
 Callback = Callable[[Request, str, str | None, Body], Awaitable[int]]
+
+
+class Refuse(Protocol):
+    """Answers a request whose head is refused (`Pipeline.refuse`)."""
+
+    def __call__(self, request: Request, error: GatewayError, *, follows_oauth: bool) -> Awaitable[WireReply]: ...
 
 
 class _Route(Struct, frozen=True, kw_only=True):
@@ -174,8 +180,7 @@ class Edge:
             try:
                 _check_head(request, scope, route, self._allows_page)
             except GatewayError as error:
-                request.follows_oauth = route.follows_oauth
-                reply = await self._refuse(request, error)
+                reply = await self._refuse(request, error, follows_oauth=route.follows_oauth)
             else:
                 try:
                     reply = await route.answer(request, ArrivingBody(served, receive, route.max_bytes))

@@ -17,19 +17,19 @@ def trouble_of(request: Request) -> Trouble:
     `tool_status` and `tool_code` are the status of the tool server's answer and the code in it. `code` is that of the
     failure, where it says more than the outcome. `replayed`: the outcome of an earlier or running call was the answer.
     """
-    found: Trouble = {}
-    result, refused = request.failed, request.refused
+    trouble: Trouble = {}
+    result, refusal = request.failed_result, request.refusal
     if result is not None and result.failure is not None:
-        found = {"tool_status": result.status, "tool_code": result.tool_code}
+        trouble = {"tool_status": result.status, "tool_code": result.tool_code}
         if result.failure.public_code not in (FailureCode.TOOL_ERROR, result.failure.outcome):
-            found["code"] = result.failure.public_code
-    elif refused is not None:
-        found = {"tool_status": refused.status, "tool_code": refused.tool_code}
-        if refused.code in UNAVAILABLE and refused.detail:
-            found["detail"] = printable(refused.detail[:MAX_DETAIL])
-        if request.lacking:
-            found["missing_scopes"] = " ".join(sorted(request.lacking))
+            trouble["code"] = result.failure.public_code
+    elif refusal is not None:
+        trouble = {"tool_status": refusal.status, "tool_code": refusal.tool_code}
+        if refusal.code in UNAVAILABLE and refusal.detail:
+            trouble["detail"] = printable(refusal.detail[:MAX_DETAIL])
+        if request.tool is not None and (missing := request.tool.route.scopes - request.caller.scopes):
+            trouble["missing_scopes"] = " ".join(sorted(missing))
     is_answered = result is not None or request.outcome in ("ok", "accepted")
     if request.joined and is_answered and request.operation == "call":
-        found["replayed"] = True
-    return {name: value for name, value in found.items() if value}
+        trouble["replayed"] = True
+    return {name: value for name, value in trouble.items() if value}

@@ -172,7 +172,7 @@ class Pipeline:
         except Exception as exc:
             return refusal(exc, request)
 
-    async def refuse(self, request: Request, error: GatewayError) -> WireReply:
+    async def refuse(self, request: Request, error: GatewayError, *, follows_oauth: bool) -> WireReply:
         """Answers a request whose head is refused. It counts for its address and its caller.
 
         An exceeded limit is reported instead of `error`. So is a missing or refused credential at endpoints that follow
@@ -182,7 +182,7 @@ class Pipeline:
             try:
                 await self._identify_and_spend(request.operation, request)
             except UnauthenticatedError:
-                if request.follows_oauth and error.code is not ErrorCode.FORBIDDEN:
+                if follows_oauth and error.code is not ErrorCode.FORBIDDEN:
                     raise
                 raise error from None
             raise error
@@ -231,7 +231,7 @@ class Pipeline:
             if refused.attempted:
                 self._limiter.verification_failed(request.ip)
             raise
-        request.principal, request.account = caller.principal, caller.account
+        request.caller = caller
         return caller
 
     def _open(self, document: Json, caller: Caller, request: Request) -> Opened:
@@ -245,9 +245,7 @@ class Pipeline:
             try:
                 request.tool = router.resolve(ref, caller, self._strict or opened.hides_tools)
             except GatewayError:
-                request.tool = hidden = router.find_hidden(ref)
-                if hidden is not None:
-                    request.lacking = hidden.route.scopes - caller.scopes
+                request.tool = router.find_hidden(ref)
                 raise
         elif isinstance(opened, RefusedOpening):
             raise opened.error
@@ -344,11 +342,11 @@ class Pipeline:
             finally:
                 request.tool_s = monotonic() - started_at
             if tool.checks_output:
-                result = checked(result, tool) or await self._checks.result(result, tool, request.principal)
+                result = checked(result, tool) or await self._checks.result(result, tool, request.caller.principal)
             if result.failure is None:
                 request.outcome = "ok"
             else:
-                request.outcome, request.failed = result.failure.outcome, result
+                request.outcome, request.failed_result = result.failure.outcome, result
             reply = encoder.encode_result(result, call_id)
         except GatewayError as error:
             reply = self._responses.run_refusal(error, backend.name, request)

@@ -13,7 +13,7 @@ from gateway.core import jsontext
 from gateway.core.encoders import Encoder
 from gateway.core.errors import ErrorCode, GatewayError, NotJsonError
 from gateway.core.model import Json, Progress, ToolResult
-from gateway.core.ports import Operation, ServerRequest
+from gateway.core.ports import Caller, Operation, ServerRequest
 from gateway.core.surfaces import Surface
 from gateway.core.tracing import UNTRACED, Trace
 from gateway.core.wire import Head, Headers
@@ -33,9 +33,13 @@ SINGLE = (
 LISTS = (b"prefer", b"if-none-match")  # several lines of them are one list (RFC 9110, section 5.3)
 
 
+UNKNOWN_CALLER = Caller(principal="")
+
+
 class Request(Struct, eq=False):
     """Filled in step by step: one that ends early is answered, counted and logged as far as it came."""
 
+    # Who brings it says these: the edge, or the batch that it is part of.
     head: Head
     surface: Surface
     ip: str = ""  # the caller's address
@@ -44,27 +48,30 @@ class Request(Struct, eq=False):
     needs_document: bool = True  # as in its endpoint
     server_request: ServerRequest | None = None  # None behind any server but ours
     started: float = 0.0  # by `time.perf_counter`
+    is_part: bool = False  # it came in another one, whose bytes are counted
+    report: Callable[[Progress], None] | None = None  # takes how far its call has come, where that can be sent
+
+    # The pipeline finds these out, in this order.
+    caller: Caller = UNKNOWN_CALLER
+    bytes_in: int = 0  # of its body
     encoder: Encoder | None = None  # once it is opened
-    principal: str = ""
-    account: str = ""  # as in `Caller`
+    call_id: str | None = None  # that its caller gave its call, or asks about
     tool: PublishedTool | None = None
-    extra: Headers = ()  # of the answer besides its encoder's: how the caller's limits stand, the id of the call
+    parts: tuple[tuple[Request, int], ...] = ()  # the requests that came in this one, with their statuses
+
+    # How it ended, by the pipeline and its responses.
     outcome: str = "refused"  # or ok, tool_error, invalid, accepted, timeout, unknown
+    refusal: GatewayError | None = None
+    failed_result: ToolResult | None = None  # the failure that its answer reports
+    extra: Headers = ()  # of the answer besides its encoder's: how the caller's limits stand, the id of the call
+    toolgate_call_id: str = ""  # that the answer names its call by
     tool_s: float = 0.0  # spent waiting for a tool server
     joined: bool = False  # nothing was run for it: its call was another's already, or over, or refused
     counts: bool = True  # its outcome is counted as that of a run, or of a refusal; else the run is, when it ends
-    refused: GatewayError | None = None
-    failed: ToolResult | None = None  # the failure that its answer reports
-    lacking: frozenset[str] = frozenset()  # scopes of its tool that its caller does not have
-    reason: str = ""  # a word for why the server has answered in our place, or a callback was refused
+
+    # Those who answer in the pipeline's place say these.
+    reason: str = ""  # a word for why: the server has answered, a callback or a login was refused
     backend: str = ""  # that a callback is from
-    bytes_in: int = 0  # of its body
-    is_part: bool = False  # it came in another one, whose bytes are counted
-    parts: tuple[tuple[Request, int], ...] = ()  # the requests that came in this one, with their statuses
-    follows_oauth: bool = False  # as in its endpoint, once its head is refused
-    call_id: str | None = None  # that its caller gave its call, or asks about
-    toolgate_call_id: str = ""  # that the answer names its call by
-    report: Callable[[Progress], None] | None = None  # takes how far its call has come, where that can be sent
     is_cancelled: bool = False  # an operator has ended it: its task is cancelled, and its caller is to be answered
 
 

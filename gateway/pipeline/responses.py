@@ -76,18 +76,18 @@ class ResponseBuilder:
             if kept.joined and (tool is None or tool.id != kept.metadata.tool):  # the version that ran counts
                 tool = self._published(kept.metadata.tool)
             if tool is not None and tool.checks_output:
-                result = checked(result, tool) or await self._checks.result(result, tool, request.principal)
+                result = checked(result, tool) or await self._checks.result(result, tool, request.caller.principal)
             if result.failure is not None and MISSING in result.failure.extras:
                 result = self._with_public_challenges(result, kept.backend)
             if result.failure is None:
                 request.outcome = "ok"
             else:
-                request.outcome, request.failed = result.failure.outcome, result
+                request.outcome, request.failed_result = result.failure.outcome, result
             reply = encode(result, kept.metadata.call_id)
         elif status is None:
             request.outcome = "accepted" if accepted else "timeout"
             running = still_running(keyed=kept.is_keyed)
-            request.failed = None if accepted else running
+            request.failed_result = None if accepted else running
             reply = encode(running, kept.metadata.call_id)
         elif isinstance(status, Consent):
             reply = refusal(self._consent_refusal(kept, status), request)
@@ -200,7 +200,7 @@ def refusal(exc: Exception, request: Request) -> WireReply:
         about = {"request_id": request.trace.request_id.decode(), "code": error.code, "detail": error.detail}
         log.info("a request was refused", extra=about)
     error.drop_trace()  # before the request knows it
-    request.refused = error
+    request.refusal = error
     request.outcome = outcome_of_refusal(error)
     if request.encoder is None:
         return request.surface.refuse(error, request.head)

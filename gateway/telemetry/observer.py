@@ -37,7 +37,7 @@ class TracedObserver(Observer):
         if recording.outer is not None:  # a call with a trace of its own, in a request of HTTP
             _end_message(recording.root, request, operation)
             recording = recording.outer
-        if recording.is_asked and not (request.principal or request.backend):
+        if recording.is_asked and not (request.caller.principal or request.backend):
             recording.discard()  # a stranger asked for it
         if not recording.root.ended_ns:  # of requests that came in a batch, the batch's is ended once
             recording.root.attributes[names.SCHEME] = self._scheme
@@ -106,7 +106,7 @@ def _about(request: Request, operation: str) -> dict[str, Value]:
 
 def _reason(request: Request) -> str:
     """The word for why a request was refused, as in its line of the log."""
-    refused = request.refused
+    refused = request.refusal
     if refused is None:
         return request.reason
     return refused.reason if isinstance(refused, FixedError) else str(refused.code)

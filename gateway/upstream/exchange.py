@@ -180,20 +180,7 @@ class HttpExchange:
         if result.failure is not None:
             result = replace(result, status=status)
         if result.duration_ms is None:
-            took_ms = int((monotonic() - started) * 1e6) / 1e3
-            value, size = result.value, result.value_bytes
-            blocks, failure, structured = result.blocks, result.failure, result.structured
-            return ToolResult(
-                value=value,
-                failure=failure,
-                duration_ms=took_ms,
-                value_bytes=size,
-                blocks=blocks,
-                structured=structured,
-                status=result.status,
-                tool_code=result.tool_code,
-                meta=result.meta,
-            )
+            result = replace(result, duration_ms=int((monotonic() - started) * 1e6) / 1e3)
         return result
 
     def _send_whole(

@@ -49,4 +49,4 @@ def test_a_refused_request_leaves_no_reference_cycle(chained: bool) -> None:
         reply = refusal(exc, request)
     assert reply.status == 400
     assert [body() for body in left] == [None]
-    assert request.refused is not None
+    assert request.refusal is not None

@@ -52,7 +52,7 @@ async def fails(request: Request, body: Body) -> WireReply:
     raise RuntimeError("a bug")
 
 
-async def nothing(*_: object) -> Any:
+async def nothing(*_: object, **__: object) -> Any:
     raise AssertionError("it is a call")
 
 
