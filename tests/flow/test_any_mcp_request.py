@@ -17,7 +17,7 @@ from tests.flow.toolserver import ToolServer, object_of, tool, tool_server
 
 pytestmark = pytest.mark.anyio
 
-ENOUGH = settings(max_examples=100, deadline=None)  # about 2 ms each
+ENOUGH = settings(max_examples=50, deadline=None)  # about 2 ms each
 METHODS = ("initialize", "ping", "server/discover", "tools/list", "tools/call", "notifications/cancelled", "x")
 NAMES = ("Echo_Say", "Count_Up", "Echo.Say", "Echo.Say@1.0.0", "Echo_Nothing", "Echo.", "@", "")
 MCP_HEADERS = st.tuples(

@@ -205,16 +205,13 @@ async def test_a_request_without_a_revision_of_its_own_is_told_what_is_wrong_wit
     assert error["message"].startswith(message)
 
 
-UNKNOWN = ["tools/unknown", "resources/list", "prompts/list", "logging/setLevel", "completion/complete", ""]
-
-
-@pytest.mark.parametrize("method", [*UNKNOWN, "ping", "initialize"])
+@pytest.mark.parametrize("method", ["tools/unknown", "", "ping", "initialize"])
 async def test_mcp_13_a_method_that_modern_callers_do_not_have(caller: Caller, method: str) -> None:
     answer = await ask(caller, method, {})
     assert (answer.status_code, code(answer.json()), answer.json()["id"]) == (404, -32601, 1)
 
 
-@pytest.mark.parametrize("method", [*UNKNOWN, "server/discover"])
+@pytest.mark.parametrize("method", ["tools/unknown", "", "server/discover"])
 async def test_mcp_13_14_a_method_that_legacy_callers_do_not_have_is_a_200(caller: Caller, method: str) -> None:
     answer = await post(caller, legacy(method), await session(caller))
     assert (answer.status_code, code(answer.json()), answer.json()["id"]) == (200, -32601, 1)

@@ -15,8 +15,7 @@ from tests.flow.conftest import Start
 from tests.flow.gateways import Running, config, until
 from tests.flow.keeping import begun, gated
 from tests.flow.mcp_tasks import EXTENSION, TASKS, TaskCaller
-from tests.flow.toolserver import ToolServer, hang_up, silence
-from tests.streams import Request
+from tests.flow.toolserver import ToolServer, silence
 from tests.support.tokens import SECRET, token
 
 pytestmark = pytest.mark.anyio
@@ -70,15 +69,6 @@ async def test_mcp_43_a_task_is_a_kept_call_like_any_other(server_of_builds: Bui
         await invoked.bring("done")
         answer = await http.get(path)
         assert (answer.status_code, answer.json()["result"]["content"][0]["text"]) == (200, "done")
-
-
-async def test_mcp_43_a_tool_that_fails_completes_its_task(server_of_builds: Builds) -> None:
-    """`failed` is for errors of JSON-RPC alone (Task Status)."""
-    async with task(server_of_builds) as (caller, made, invoked):
-        await invoked.bring("Error: no such branch")
-        ended = await caller.ended(made["taskId"])
-    assert (ended["status"], ended["result"]["isError"]) == ("completed", True)
-    assert "no such branch" in ended["result"]["content"][0]["text"]
 
 
 async def test_mcp_43_a_task_is_cancelled_and_says_so_again_when_it_is_over(server_of_builds: Builds) -> None:
@@ -228,21 +218,6 @@ async def test_mcp_43_a_caller_that_leaves_before_it_has_its_task_cancels_the_ca
     assert len(gateway.gateway.calls.running()) == 1
     calling.cancel()
     await until(lambda: not gateway.gateway.calls.running())
-
-
-async def test_mcp_43_a_result_that_is_unknown_completes_its_task(start: Start, server: ToolServer) -> None:
-    caller = tasks_of(await start(config({"scripted": server.url}, mcp=SOON, **STATE)))
-    opened = asyncio.Event()
-
-    async def handle(received: Request) -> bytes:
-        await opened.wait()
-        return await hang_up(received)
-
-    server.handler = handle
-    made = await caller.call("Echo_Say")
-    opened.set()
-    ended = await caller.ended(made["taskId"])
-    assert (ended["status"], ended["result"]["isError"]) == ("completed", True)
 
 
 async def test_mcp_44_ids_of_others_look_unknown(start: Start) -> None:

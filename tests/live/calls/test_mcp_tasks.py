@@ -14,7 +14,7 @@ from tests.support.processes import until
 from tests.support.redis_server import running_redis
 from tests.support.yard import Yard, yard
 
-MANY = 200
+MANY = 40
 ASKS, AGREED = 20, 21  # tasks that wait for their users, one of whom agrees while both replicas live
 PAGE = "https://login.example/"
 TIMEOUT = "60s"  # of a call: on a busy machine the crowd takes seconds to be accepted

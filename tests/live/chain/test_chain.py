@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
+from itertools import cycle
 from typing import Any
 
 import httpx
@@ -43,55 +44,29 @@ CALLS: dict[str, tuple[str, Any]] = {
 
 pytestmark = pytest.mark.anyio
 
-every_link = pytest.mark.parametrize("link", LINKS)
-every_caller = pytest.mark.parametrize("dialect", DIALECTS)
+# Each link with one dialect of callers: what callers and tool servers of a dialect are sent is told by the examples of
+# `tests/wire`, whichever stands on the other side.
+every_link = pytest.mark.parametrize(("link", "dialect"), list(zip(LINKS, cycle(DIALECTS))))
 
 
-PAIRS = [(link, dialect) for link in LINKS for dialect in DIALECTS]
-
-
-def calls() -> Iterator[Any]:
-    """Every call over every link and in every dialect; `make test` has each two of the three together."""
-    for number, what in enumerate(CALLS):
-        for place, link in enumerate(LINKS):
-            drawn = DIALECTS[(number + place) % len(DIALECTS)]
-            for dialect in DIALECTS:
-                yield pytest.param(link, dialect, what, marks=[] if dialect == drawn else [pytest.mark.soak])
-
-
-@pytest.mark.parametrize(("link", "dialect"), PAIRS)
+@every_link
 async def test_the_catalogue_is_that_of_one_gateway(chain: Chain, link: str, dialect: str) -> None:
-    assert await catalogue(chain.outer[link], dialect) == await catalogue(chain.inner, dialect)
+    for listed in {dialect, "rfc"}:
+        assert await catalogue(chain.outer[link], listed) == await catalogue(chain.inner, listed)
+    tools = (await catalogue(chain.outer[link], "rfc"))["tools"]
+    assert next(tool for tool in tools if tool["id"] == lab.MEASURE["id"]) == lab.MEASURE  # what only the RFC can say
 
 
 @every_link
-async def test_what_only_the_rfc_can_say_passes_every_link(chain: Chain, link: str) -> None:
-    listed = await catalogue(chain.outer[link], "rfc")
-    assert next(tool for tool in listed["tools"] if tool["id"] == lab.MEASURE["id"]) == lab.MEASURE
-
-
-@pytest.mark.parametrize(("link", "dialect", "what"), list(calls()))
-async def test_a_call_is_answered_as_by_one_gateway(chain: Chain, link: str, dialect: str, what: str) -> None:
-    tool, arguments = CALLS[what]
-    request = {"call_id": f"{what}, {link}, {dialect}", "tool_id": tool, "input": arguments}
-    one, two = await call(chain.inner, dialect, request), await call(chain.outer[link], dialect, request)
-    assert agreed(two) == agreed(one)
-    assert ("retry-after" in one.headers) == (what == "a tool server that is gone")
+async def test_a_call_is_answered_as_by_one_gateway(chain: Chain, link: str, dialect: str) -> None:
+    for what, (tool, arguments) in CALLS.items():
+        request = {"call_id": f"{what}, {link}", "tool_id": tool, "input": arguments}
+        one, two = await call(chain.inner, dialect, request), await call(chain.outer[link], dialect, request)
+        assert agreed(two) == agreed(one), what
+        assert ("retry-after" in one.headers) == (what == "a tool server that is gone")
 
 
 @every_link
-@every_caller
-async def test_a_call_without_an_id_is_given_one_for_each_hop(chain: Chain, link: str, dialect: str) -> None:
-    document = (await call(chain.outer[link], dialect, {"tool_id": "Lab.Fail", "input": {}})).json()
-    outer_id = document.get("result", document)["call_id"]
-    inner_id = chain.lab.calls("Lab.Fail")[-1].call["call_id"]
-    assert outer_id
-    assert inner_id
-    assert outer_id != inner_id
-
-
-@every_link
-@every_caller
 async def test_what_a_caller_sends_reaches_the_tool_that_declares_it(chain: Chain, link: str, dialect: str) -> None:
     declared = {
         "authorization": [{"id": lab.TOKEN, "token": "t0k \u00e6"}],
@@ -114,27 +89,26 @@ async def test_what_a_caller_sends_reaches_the_tool_that_declares_it(chain: Chai
     arrived = chain.lab.calls("Lab.Measure")[-1].call
     assert arrived["context"] == declared | user
     assert (arrived["trace_id"], arrived["input"]) == ("trace-7", {"sample": "A-1"})
-    assert arrived["call_id"] != "chain-2"
+    assert arrived["call_id"] != "chain-2"  # each hop has an id of its own
 
 
 @every_link
-@every_caller
-@pytest.mark.parametrize(("decision", "status"), [("", "completed"), ("/decline", "failed")])
 async def test_a_challenge_is_met_through_both_gateways(
-    chain: Chain, browser: httpx.AsyncClient, link: str, dialect: str, decision: str, status: str
+    chain: Chain, browser: httpx.AsyncClient, link: str, dialect: str
 ) -> None:
-    user = f"{link}/{dialect}{decision}"
-    request = {"tool_id": "Mail.Search", "input": {"query": "lunch"}, "context": {"user_id": user}}
-    direct, direct_check = without_check_url(await call(chain.inner, dialect, request))
-    challenged, check = without_check_url(await call(chain.outer[link], dialect, request))
-    assert challenged == direct
-    assert check.startswith(f"{chain.outer[link].base_url}/challenges/")
+    for decision, status in (("", "completed"), ("/decline", "failed")):
+        user = f"{link}/{dialect}{decision}"
+        request = {"tool_id": "Mail.Search", "input": {"query": "lunch"}, "context": {"user_id": user}}
+        direct, direct_check = without_check_url(await call(chain.inner, dialect, request))
+        challenged, check = without_check_url(await call(chain.outer[link], dialect, request))
+        assert challenged == direct
+        assert check.startswith(f"{chain.outer[link].base_url}/challenges/")
 
-    await browser.post(page_of(challenged) + decision)
-    for url in (check, direct_check):
-        assert (await browser.get(url)).json() == {"status": status}
-    again = await call(chain.outer[link], dialect, request)
-    assert again.status_code == (200 if status == "completed" else 400)
+        await browser.post(page_of(challenged) + decision)
+        for url in (check, direct_check):
+            assert (await browser.get(url)).json() == {"status": status}
+        again = await call(chain.outer[link], dialect, request)
+        assert again.status_code == (200 if status == "completed" else 400)
 
 
 @pytest.fixture(scope="module")

@@ -102,18 +102,14 @@ def test_a_page_with_halves_of_characters_is_not_taken_for_one_that_is_read_at_o
     assert not is_page(b'{"result": {"tools": [{"name": "\\ud800"}]}}')
 
 
-@pytest.mark.parametrize("how", ["an event", "a body"])
-async def test_a_long_list_is_read_in_the_child_however_it_comes(how: str) -> None:
+async def test_a_long_list_is_read_in_the_child() -> None:
     """Neither its message nor its tools are looked at here; other messages of the stream are."""
     long = page(*(f"t{number}" for number in range(9_000)))
     asked: list[str] = []
 
     async def tell(talk: Talk) -> None:
-        if how == "an event":
-            progress = event({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progress": 1}})
-            await talk.stream(progress, event(talk.response(long)))
-        else:
-            await talk.answer(long)
+        progress = event({"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progress": 1}})
+        await talk.stream(progress, event(talk.response(long)))
 
     class Watched(Offload):
         async def run(self, task: Any, *parts: bytes, **more: Any) -> tuple[bytes, ...]:

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from gateway.core.jsontext import encode
 from gateway.core.model import Invocation, ToolFailure
-from tests.streams import http_reply
 from tests.unit.backends.mcp_facing import (
     END,
     EVENTS,
@@ -19,7 +18,6 @@ from tests.unit.backends.mcp_facing import (
     INVOCATION,
     Script,
     Talk,
-    answer,
     chunk,
     event,
     facing,
@@ -28,7 +26,6 @@ from tests.unit.backends.mcp_facing import (
 
 pytestmark = pytest.mark.anyio
 
-BROKEN = "The tool server gave a broken answer."
 OFF = "The connection to the tool server broke; the tool may have run."
 ERAS = ["modern", "legacy"]
 PRIMED = event("", "id: e1", "retry: 100")
@@ -48,18 +45,14 @@ def response(talk: Talk) -> str:
 
 STREAMS = [
     "data: {}\n\n",
-    "data: {}\r\n\r\n",
-    "data:{}\r\r",
-    "\ufeffdata: {}\n\n",
     ": hello\n\ndata\n\nid: 7\ndata:\n\ndata: {}\n\n",
     "event: error\nretry: 5\ndata: {}\n\n",
     'data: no JSON\n\ndata: [1]\n\ndata: {{"jsonrpc":"2.0","method":"notifications/message"}}\n\ndata: {}\n\n',
 ]
 
 
-@pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("template", STREAMS, ids=repr)
-async def test_mcp_61_a_response_is_found_however_its_stream_is_written_and_cut(template: str, era: str) -> None:
+async def test_mcp_61_a_response_is_found_however_its_stream_is_written_and_cut(template: str) -> None:
     async def script(talk: Talk) -> None:
         text = template.format(response(talk)).encode()
         if len(double.ran) == 1:
@@ -67,24 +60,20 @@ async def test_mcp_61_a_response_is_found_however_its_stream_is_written_and_cut(
         else:
             await talk.stream(*(text[i : i + 1] for i in range(len(text))))
 
-    async with facing(era, script) as (backend, double):
+    async with facing("modern", script) as (backend, double):
         assert [(await backend.call(INVOCATION)).value for _ in range(2)] == ["seven", "seven"]
 
 
-@pytest.mark.parametrize("era", ERAS)
-async def test_mcp_61_a_line_may_be_as_long_as_an_answer_and_no_longer(era: str) -> None:
+async def test_mcp_61_a_line_may_be_as_long_as_an_answer_and_no_longer() -> None:
     async def script(talk: Talk) -> None:
         await talk.stream(event(talk.response({"content": [{"type": "text", "text": "x" * 10_000_000}]})))
 
-    async with facing(era, script, keys={"max_response": "11MiB"}) as (backend, _):
+    async with facing("modern", script, keys={"max_response": "11MiB"}) as (backend, _):
         assert len((await backend.call(INVOCATION)).value) == 10_000_000
-    assert (await failure_of(era, script)).code == "result_too_large"
+    assert (await failure_of("modern", script)).code == "result_too_large"
 
 
-FLOODS = {"notifications": (PROGRESS, "bytes"), "empty lines": (b"\n", "lines"), "comments": (b":\n", "lines")}
-
-
-@pytest.mark.parametrize(("piece", "unit"), FLOODS.values(), ids=FLOODS)
+@pytest.mark.parametrize(("piece", "unit"), [(PROGRESS, "bytes"), (b"\n", "lines")], ids=["bytes", "lines"])
 async def test_mcp_61_a_stream_without_end_is_cut_off_with_a_line_in_the_log(
     piece: bytes, unit: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -132,33 +121,21 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("as_stream", [False, True])
-async def test_mcp_75_a_response_whose_id_is_a_string_and_whose_error_is_null_is_one(era: str, as_stream: bool) -> None:
+async def test_mcp_75_a_response_whose_id_is_a_string_and_whose_error_is_null_is_one() -> None:
     async def script(talk: Talk) -> None:
-        answer = talk.response() | {"id": str(talk.id), "error": None}
-        await (talk.stream(event(answer)) if as_stream else talk.send(http_reply(200, answer)))
+        await talk.stream(event(talk.response() | {"id": str(talk.id), "error": None}))
 
-    async with facing(era, script) as (backend, _):
+    async with facing("modern", script) as (backend, _):
         assert (await backend.call(INVOCATION)).value == "seven"
 
 
-@pytest.mark.parametrize("era", ERAS)
-async def test_mcp_75_the_first_right_response_of_a_stream_counts(era: str) -> None:
+async def test_mcp_75_the_first_right_response_of_a_stream_counts() -> None:
     async def script(talk: Talk) -> None:
         second = talk.response({"content": []})
         await talk.stream(*map(event, WRONG), event(talk.response()), event(second), PROGRESS)
 
-    async with facing(era, script) as (backend, _):
+    async with facing("modern", script) as (backend, _):
         assert (await backend.call(INVOCATION)).value == "seven"
-
-
-@pytest.mark.parametrize("wrong", WRONG, ids=repr)
-async def test_mcp_75_a_response_to_another_request_alone_is_broken(wrong: Any) -> None:
-    async def script(talk: Talk) -> None:
-        await talk.send(http_reply(200, wrong))
-
-    assert (await failure_of("modern", script)).message == BROKEN
 
 
 async def test_mcp_75_an_error_without_an_id_answers() -> None:
@@ -169,12 +146,9 @@ async def test_mcp_75_an_error_without_an_id_answers() -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-@pytest.mark.parametrize("pieces", [(), (PROGRESS,), (b'data: {"jsonrpc"',)], ids=repr)
-async def test_mcp_62_a_stream_without_ids_that_ends_leaves_the_outcome_unknown(
-    pieces: tuple[bytes, ...], era: str
-) -> None:
+async def test_mcp_62_a_stream_without_ids_that_ends_leaves_the_outcome_unknown(era: str) -> None:
     async def script(talk: Talk) -> None:
-        await talk.stream(*pieces)
+        await talk.stream(PROGRESS, b'data: {"jsonrpc"')
 
     for invocation, runs in ((INVOCATION, 1), (IDEMPOTENT, 2)):
         async with facing(era, script) as (backend, double):
@@ -268,7 +242,7 @@ async def test_mcp_64_a_deadline_ends_the_stream_of_a_modern_server_and_cancels_
         finally:
             closed.set()
 
-    short = replace(INVOCATION, timeout_s=0.5)
+    short = replace(INVOCATION, timeout_s=0.25)
     for era in ERAS:
         closed = asyncio.Event()
         async with facing(era, script) as (backend, double):
@@ -297,20 +271,3 @@ async def test_mcp_64_a_call_that_is_not_waited_for_is_cancelled_at_its_server(s
                 await double.until(lambda: len(double.of("notifications/cancelled")) == 1)
             else:
                 assert not double.of("notifications/cancelled")
-
-
-@pytest.mark.parametrize("status", [301, 307, 308])
-async def test_mcp_76_redirects_are_not_followed(status: int) -> None:
-    async def script(talk: Talk) -> None:
-        await talk.send(http_reply(status, b"", location=double.url + "/else"))
-
-    async with facing("modern", script) as (backend, double):
-        failure = (await backend.call(INVOCATION)).failure
-    assert failure is not None
-    assert failure.message == BROKEN
-    assert {talk.request.target for talk in double.told} == {"/mcp"}
-
-
-async def test_the_servers_answer_is_whole_json_too() -> None:
-    async with facing("modern", answer) as (backend, _):
-        assert (await backend.call(INVOCATION)).value == "seven"

@@ -104,48 +104,6 @@ async def test_mcp_71_a_legacy_server_has_no_tasks() -> None:
     assert (failure.code, double.of("tasks/get")) == (FailureCode.BROKEN_ANSWER, [])
 
 
-@pytest.mark.parametrize("left_out", ["taskId", "status"])
-async def test_mcp_71_a_task_that_cannot_be_asked_for_is_a_broken_answer(left_out: str) -> None:
-    async def script(talk: Talk) -> None:
-        await talk.answer({name: it for name, it in task("working", "task").items() if name != left_out})
-
-    failure, double = await failure_of(DONE, on_call=script)
-    assert (failure.code, double.of("tasks/get")) == (FailureCode.BROKEN_ANSWER, [])
-
-
-async def test_mcp_71_a_tool_that_fails_completes_its_task() -> None:
-    content = [{"type": "text", "text": "no such branch"}]
-    failure, _ = await failure_of({"status": "completed", "result": {"content": content, "isError": True}})
-    assert (failure.message, failure.outcome, failure.can_retry) == ("no such branch", "tool_error", False)
-
-
-@pytest.mark.parametrize("code", [-32603, -32602, -32601, -32042])
-async def test_mcp_71_a_task_that_fails_may_have_run_whatever_its_error(code: int) -> None:
-    """Before a task, some of these mean that nothing ran; this call was accepted."""
-    error = {"code": code, "message": "out of paper"}
-    for invocation in (INVOCATION, IDEMPOTENT):
-        failure, _ = await failure_of({"status": "failed", "error": error}, invocation=invocation)
-        assert (failure.message, failure.outcome) == ("out of paper", "tool_error")
-        assert failure.can_retry is invocation.idempotent
-
-
-async def test_mcp_71_a_task_that_its_server_cancels_is_an_unknown_outcome() -> None:
-    failure, double = await failure_of({"status": "cancelled"})
-    assert (failure.outcome, failure.code, failure.can_retry) == ("unknown", FailureCode.CANCELLED, False)
-    assert double.of("tasks/cancel") == []
-
-
-@pytest.mark.parametrize("ended", [{"status": "completed"}, {"status": "failed"}, {"status": "failed", "error": "x"}])
-async def test_mcp_71_a_task_that_ends_without_an_outcome_is_a_broken_answer(ended: dict[str, Any]) -> None:
-    failure, _ = await failure_of(ended)
-    assert failure.code == FailureCode.BROKEN_ANSWER
-
-
-async def test_mcp_71_a_task_in_place_of_the_result_of_a_task_is_a_broken_answer() -> None:
-    failure, _ = await failure_of({"status": "completed", "result": task("working", "task")})
-    assert failure.code == FailureCode.BROKEN_ANSWER
-
-
 def asking(method: str, **params: Any) -> dict[str, Any]:
     return {"status": "input_required", "inputRequests": {"k": {"method": method, "params": params}}}
 
@@ -160,21 +118,7 @@ async def test_mcp_71_a_task_that_waits_for_its_user_fails_with_the_url_and_is_c
     assert failure.extras == {"missing_requirements": {"authorization": [{"id": "k", "url": PAGE}]}}
 
 
-@pytest.mark.parametrize(
-    "asked",
-    [
-        asking("elicitation/create", mode="form", message="x"),
-        asking("sampling/createMessage"),
-        asking("elicitation/create", mode="url", url="javascript:alert(1)"),
-        {"status": "input_required"},
-    ],
-)
-async def test_mcp_71_a_task_that_wants_what_we_do_not_offer_fails(asked: dict[str, Any]) -> None:
-    failure, _ = await failure_of(asked)
-    assert (failure.message.endswith("the tool may have run."), failure.extras) == (True, {})
-
-
-@pytest.mark.parametrize("blind", [stumble, hang_up, answer, {"status": "dreaming"}])
+@pytest.mark.parametrize("blind", [stumble, hang_up])
 async def test_mcp_71_looks_that_fail_are_repeated(blind: Any) -> None:
     result, double = await run(blind, blind, DONE)
     assert (result.value, len(double.of("tasks/get")), len(double.ran)) == ("seven", 3, 1)
@@ -200,7 +144,7 @@ async def test_mcp_71_a_lost_task_of_an_idempotent_tool_is_called_once_more() ->
 async def test_mcp_71_a_task_that_outlasts_the_call_is_a_timeout_and_cancelled() -> None:
     others = told({"status": "working", "pollIntervalMs": 60_000})
     async with facing("modern", begin, others) as (backend, double):
-        failure = (await backend.call(replace(INVOCATION, timeout_s=2.0))).failure
+        failure = (await backend.call(replace(INVOCATION, timeout_s=0.5))).failure
         await double.until(lambda: bool(double.of("tasks/cancel")))
     assert failure is not None
     assert (failure.outcome, failure.can_retry) == ("timeout", False)

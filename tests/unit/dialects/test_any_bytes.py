@@ -23,7 +23,7 @@ from tests.fuzz.documents import VALUES, damaged
 from tests.unit.dialects.answers import invocation
 from tests.wire import DIALECTS, call_examples, definition_examples
 
-BOUNDED = settings(max_examples=100, deadline=None)
+BOUNDED = settings(max_examples=50, deadline=None)
 CALLS = [example.body for example in call_examples().values()]
 ANSWERS = [json.loads(example.answered.body) for example in call_examples().values()]
 LISTED = [example.listed for example in definition_examples(*DIALECTS, "foreign").values()]

@@ -25,7 +25,7 @@ from gateway.upstream.consent_links import MAX_URL, is_https_or_loopback
 from tests.unit.backends.mcp_facing import INVOCATION
 
 JSON = ((b"content-type", b"application/json"),)
-SHORT, LONG = 8_000, 2_000_000  # characters; both are longer than what is looked at
+SHORT, LONG = 8_000, 500_000  # characters; both are longer than what is looked at
 WORDS = ["tool ", "no ", "Tool x not", "session initialize ", "argument17 ", "\n", "Route POST:/", "Cannot POST /x "]
 
 

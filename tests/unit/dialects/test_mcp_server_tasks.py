@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
+from gateway.core.errors import FailureCode
 from gateway.core.jsontext import encode
-from gateway.core.model import Json
+from gateway.core.model import Json, ToolFailure, ToolResult
+from gateway.protocols.common.replies import BrokenReplyError
+from gateway.protocols.mcp.servers import results as mcp_results
 from gateway.protocols.mcp.servers import task_messages as mcp_server_tasks
 from gateway.protocols.mcp.servers.task_messages import MAX_CREATED_BYTES, Task
+from gateway.upstream.consent_links import is_https_or_loopback
+from tests.unit.dialects.answers import invocation
 
 WORKING = Task("t", "working", poll_s=2.0)
 
@@ -79,3 +85,58 @@ PAUSES = [(60.0, 0, 2.0), (60.0, 3, 16.0), (1.5, 0, 1.0), (0.5, 0, 0.5), (-1.0, 
 def test_mcp_71_the_last_look_comes_before_the_deadline(left_s: float, blind: int, pause_s: float) -> None:
     assert mcp_server_tasks.pause_s(WORKING, left_s, blind) == pause_s
     assert mcp_server_tasks.pause_s(Task("t", "completed"), left_s, blind) == 0
+
+
+def ended(*, idempotent: bool = False, **members: Any) -> ToolResult:
+    """What a call has come to whose task is told so."""
+    call = invocation(idempotent=idempotent)
+    read = partial(mcp_results.tool_result, invocation=call, json_text=False, trust_meta=False)
+    return mcp_server_tasks.task_result(task(**members), call, read, is_https_or_loopback)
+
+
+def test_mcp_71_a_tool_that_fails_completes_its_task() -> None:
+    content = [{"type": "text", "text": "no such branch"}]
+    failure = ended(status="completed", result={"content": content, "isError": True}).failure
+    assert failure == ToolFailure(message="no such branch")
+
+
+@pytest.mark.parametrize("code", [-32603, -32602, -32601, -32042])
+@pytest.mark.parametrize("idempotent", [False, True])
+def test_mcp_71_a_task_that_fails_may_have_run_whatever_its_error(code: int, idempotent: bool) -> None:
+    """Before a task, some of these mean that nothing ran; this call was accepted."""
+    result = ended(status="failed", error={"code": code, "message": "out of paper"}, idempotent=idempotent)
+    assert result.failure == ToolFailure(message="out of paper", can_retry=idempotent)
+
+
+def test_mcp_71_a_task_that_its_server_cancels_is_an_unknown_outcome() -> None:
+    failure = ended(status="cancelled").failure
+    assert failure is not None
+    assert (failure.outcome, failure.code, failure.can_retry) == ("unknown", FailureCode.CANCELLED, False)
+
+
+NO_OUTCOMES: list[dict[str, Any]] = [
+    {"status": "completed"},
+    {"status": "completed", "result": task()},
+    {"status": "failed"},
+    {"status": "failed", "error": "x"},
+]
+
+
+@pytest.mark.parametrize("members", NO_OUTCOMES, ids=repr)
+def test_mcp_71_a_task_that_ends_without_an_outcome_is_broken(members: dict[str, Any]) -> None:
+    with pytest.raises(BrokenReplyError):
+        ended(**members)
+
+
+REQUESTS = [
+    {"method": "elicitation/create", "params": {"mode": "form", "message": "x"}},
+    {"method": "sampling/createMessage", "params": {}},
+    {"method": "elicitation/create", "params": {"mode": "url", "url": "javascript:alert(1)"}},
+]
+
+
+@pytest.mark.parametrize("requests", [*({"k": request} for request in REQUESTS), None])
+def test_mcp_71_a_task_that_wants_what_we_do_not_offer_fails(requests: Any) -> None:
+    failure = ended(status="input_required", inputRequests=requests).failure
+    assert failure is not None
+    assert (failure.message.endswith("the tool may have run."), failure.extras) == (True, {})
