@@ -173,7 +173,8 @@ class Edge:
         request = Request(
             head, route.surface, self._ip_of(scope), trace, route.counts_as, route.needs_document, served, started
         )
-        self._running.add(request)
+        running = self._running
+        running.add(request)
         status, size = LEFT, 0
         late = None if route.unanswered is None else LateStream(request, send, route.unanswered, self._complete)
         try:
@@ -213,7 +214,7 @@ class Edge:
             status = FAILED  # what the server says in our place
             raise
         finally:  # callers who leave early are noted, too
-            self._running.discard(request)
+            running.discard(request)
             if late is not None:
                 late.close()
                 size = size or late.size
