@@ -120,10 +120,10 @@ class OpenApiBackend:
         `parts` are the credentials in the query, which no server has to repeat.
         """
         for _ in range(MAX_HOPS):
-            found = redirected(reply, origin, target, base_path)
-            if found is None:
+            location = redirected(reply, origin, target, base_path)
+            if location is None:
                 break
-            target = with_query(found.decode("ascii"), parts).encode("ascii") if parts else found
+            target = with_query(location.decode("ascii"), parts).encode("ascii") if parts else location
             try:
                 reply = await send(target)
             except TransportError as exc:  # the first of these requests did arrive
@@ -177,25 +177,25 @@ class OpenApiBackend:
 
     async def list_tools(self) -> Listing:
         """Reads the document if it has changed. Raises BACKEND_UNAVAILABLE, also for one that loses most tools."""
-        known = self._listing
-        fetched = await self._documents.read(None if known is None else self._version)
-        if fetched is None and known is not None:
-            return known
+        previous = self._listing
+        fetched = await self._documents.read(None if previous is None else self._version)
+        if fetched is None and previous is not None:
+            return previous
         assert fetched is not None  # nothing was known
         await self._check_pin(fetched)
         version = fetched.version
         reading = self._reader.read(fetched.text, beside=fetched.beside)
         del fetched
         note, listing = await reading
-        if known is not None and listing is not known and self._settings.pin is None:
-            _check_losses(known, listing)
+        if previous is not None and listing is not previous and self._settings.pin is None:
+            _check_losses(previous, listing)
         self._note, self._listing, self._version = note, listing, version
         return listing
 
     async def _check_pin(self, fetched: Fetched) -> None:
         pin = self._settings.pin
-        if pin is not None and (found := await asyncio.to_thread(_digest, fetched.text)) != pin:
-            raise unavailable(f"its document is not the one that is pinned, but {found}")
+        if pin is not None and (digest := await asyncio.to_thread(_digest, fetched.text)) != pin:
+            raise unavailable(f"its document is not the one that is pinned, but {digest}")
 
     async def challenge_status(self, check_url: str) -> str:
         """How a challenge of this backend stands; an API has no way to ask."""

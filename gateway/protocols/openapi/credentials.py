@@ -20,7 +20,7 @@ from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import CallContext, Invocation
 from gateway.core.wire import Headers, WireRequest
 from gateway.net.client import Proxy
-from gateway.protocols.openapi.document.plan import Access, Key, Lent
+from gateway.protocols.openapi.document.plan import Access, KeyPlace, LentCredential
 from gateway.protocols.openapi.settings_auth import (
     BasicAuthSettings,
     LoginSettings,
@@ -98,9 +98,9 @@ class OpenApiCredentials:
         if isinstance(tokens, Minted | ClientCredentials):
             self._sources = {WHOLE: tokens}
         else:
-            self._sources = {name: _source(backend, one, proxy) for name, one in settings.items()}
-        self._own: dict[tuple[tuple[str, ...] | None, tuple[Key, ...]], OwnCredentials] = {}
-        self._secrets = tuple(secret for one in settings.values() for secret in _secrets(one))
+            self._sources = {name: _source(backend, auth_settings, proxy) for name, auth_settings in settings.items()}
+        self._own: dict[tuple[tuple[str, ...] | None, tuple[KeyPlace, ...]], OwnCredentials] = {}
+        self._secrets = tuple(secret for auth_settings in settings.values() for secret in _secrets(auth_settings))
         self._long_secrets = tuple(filter(_is_long, self._secrets))
 
     def own(self, access: Access) -> OwnCredentials:
@@ -113,20 +113,20 @@ class OpenApiCredentials:
         return own
 
     def _joined(self, access: Access) -> OwnCredentials:
-        placed, signed, issued = PlacedCredentials((USER_AGENT,)), None, None
+        fixed, signed, issued = PlacedCredentials((USER_AGENT,)), None, None
         for name in (WHOLE,) if access.schemes is None else access.schemes:
             match self._sources.get(name):
-                case PlacedCredentials() as fixed:
-                    placed = placed.beside(fixed)
+                case PlacedCredentials() as placed:
+                    fixed = fixed.beside(placed)
                 case str() as key:
                     for place in access.keys:
                         if place.scheme == name:
-                            placed = placed.beside(_placed(place.where, place.name, key))
+                            fixed = fixed.beside(_placed(place.where, place.name, key))
                 case Minted() as tokens:
                     signed = tokens
                 case ClientCredentials() as tokens:
                     issued = tokens
-        return OwnCredentials(placed, signed, issued)
+        return OwnCredentials(fixed, signed, issued)
 
     def apply(self, request: WireRequest, invocation: Invocation, access: Access) -> WireRequest:
         """The request with all credentials but our own headers. Raises GatewayError: nothing was sent."""
@@ -146,7 +146,7 @@ class OpenApiCredentials:
     def secrets(self, invocation: Invocation, access: Access) -> Sequence[bytes]:
         """The credentials of a call, which must not come back in an answer, in every form in which they are sent."""
         more = self._of_call(invocation, access)
-        return [one for one in (*self._secrets, *more) if len(one) >= SHORTEST_SECRET]
+        return [secret for secret in (*self._secrets, *more) if len(secret) >= SHORTEST_SECRET]
 
     def long_secrets(self, invocation: Invocation, access: Access) -> Sequence[bytes]:
         """Those that stand in no result by chance."""
@@ -162,7 +162,9 @@ class OpenApiCredentials:
         if not (tokens or context.secrets or context.tokens):
             return ()
         return [
-            form for one in (*tokens, *context.secrets.values(), *context.tokens.values()) for form in forms_of(one)
+            form
+            for secret in (*tokens, *context.secrets.values(), *context.tokens.values())
+            for form in forms_of(secret)
         ]
 
     async def aclose(self) -> None:
@@ -193,8 +195,8 @@ def _source(backend: str, auth: OneCredential, proxy: str | Proxy | None = None)
 
 def document_headers(auth: BearerAuthSettings | BasicAuthSettings | HeaderAuthSettings | None) -> Headers:
     """The headers that fetch a document."""
-    placed = None if auth is None else _source("", auth)
-    return placed.headers if isinstance(placed, PlacedCredentials) else ()
+    source = None if auth is None else _source("", auth)
+    return source.headers if isinstance(source, PlacedCredentials) else ()
 
 
 def _secrets(auth: OneCredential) -> Sequence[bytes]:
@@ -216,21 +218,21 @@ def _is_long(secret: bytes) -> bool:
     return len(secret) >= LONG_SECRET and not secret.isdigit()
 
 
-def _lent(lent: Sequence[Lent], context: CallContext) -> PlacedCredentials:
+def _lent(lent: Sequence[LentCredential], context: CallContext) -> PlacedCredentials:
     """What a caller lends, in its places. Raises MISSING_REQUIREMENTS, INVALID_REQUEST."""
-    placed = PlacedCredentials()
-    for one in lent:
-        what, offered = ("secret", context.secrets) if one.is_secret else ("token", context.tokens)
-        value = offered.get(one.id)
+    result = PlacedCredentials()
+    for credential in lent:
+        what, offered = ("secret", context.secrets) if credential.is_secret else ("token", context.tokens)
+        value = offered.get(credential.id)
         if not value:
-            raise GatewayError(ErrorCode.MISSING_REQUIREMENTS, f"The tool needs a {what} of {one.id} to run.")
+            raise GatewayError(ErrorCode.MISSING_REQUIREMENTS, f"The tool needs a {what} of {credential.id} to run.")
         if SENDABLE.fullmatch(value) is None or value != value.strip():
-            raise GatewayError(ErrorCode.INVALID_REQUEST, f"The {what} of {one.id} cannot be sent in a request.")
-        if one.where == "bearer":
-            placed = placed.beside(PlacedCredentials(_authorization(f"Bearer {value}")))
+            raise GatewayError(ErrorCode.INVALID_REQUEST, f"The {what} of {credential.id} cannot be sent in a request.")
+        if credential.where == "bearer":
+            result = result.beside(PlacedCredentials(_authorization(f"Bearer {value}")))
         else:
-            placed = placed.beside(_placed(one.where, one.name, value))
-    return placed
+            result = result.beside(_placed(credential.where, credential.name, value))
+    return result
 
 
 def _placed(where: str, name: str, value: str) -> PlacedCredentials:
@@ -257,8 +259,8 @@ def with_query(path: str, parts: Sequence[str]) -> str:
     """
     before, _, query = path.partition("?")
     names = {_parameter(part) for part in parts}
-    kept = [part for part in query.split("&") if part and _parameter(part) not in names]
-    return f"{before}?{'&'.join((*kept, *parts))}"
+    others = [part for part in query.split("&") if part and _parameter(part) not in names]
+    return f"{before}?{'&'.join((*others, *parts))}"
 
 
 def _parameter(part: str) -> str:

@@ -42,8 +42,8 @@ class Fetched(NamedTuple):
 class Documents(Protocol):
     """The source of one document."""
 
-    async def read(self, known: object) -> Fetched | None:
-        """Reads it; None if it still is the `known` version. Raises BACKEND_UNAVAILABLE."""
+    async def read(self, known_version: object) -> Fetched | None:
+        """Reads it; None if it still is the known version. Raises BACKEND_UNAVAILABLE."""
         ...
 
     async def aclose(self) -> None: ...
@@ -59,23 +59,25 @@ class DocumentFile:
         self._path = Path(path)
         self._with_folder = with_folder
 
-    async def read(self, known: object) -> Fetched | None:
+    async def read(self, known_version: object) -> Fetched | None:
         """As `Documents.read`."""
-        return await asyncio.to_thread(self._read, known)
+        return await asyncio.to_thread(self._read, known_version)
 
-    def _read(self, known: object) -> Fetched | None:
+    def _read(self, previous: object) -> Fetched | None:
         try:
             with self._path.open("rb") as file:
-                found = [os.fstat(file.fileno()), *(self._others() if self._with_folder else ())]
-                version = tuple((one.st_mtime_ns, one.st_size, one.st_ino) for one in found)
-                if version == known:
+                files = [os.fstat(file.fileno()), *(self._others() if self._with_folder else ())]
+                version = tuple(
+                    (file_status.st_mtime_ns, file_status.st_size, file_status.st_ino) for file_status in files
+                )
+                if version == previous:
                     return None
                 text = file.read(MAX_BYTES + 1)
         except OSError as exc:
             raise unavailable(f"its document cannot be read: {exc.strerror}") from exc
         if len(text) > MAX_BYTES:
             raise unavailable(f"its document is larger than {MAX_BYTES} bytes")
-        is_settled = time.time() - max(one.st_mtime for one in found) > SETTLED_S
+        is_settled = time.time() - max(file_status.st_mtime for file_status in files) > SETTLED_S
         return Fetched(text, version if is_settled else None, repr(version[1:]).encode())
 
     def _others(self) -> Iterator[os.stat_result]:
@@ -97,17 +99,17 @@ class DocumentUrl:
         self._target = path_and_query(url)
         self._pool = pool
 
-    async def read(self, known: object) -> Fetched | None:
+    async def read(self, known_version: object) -> Fetched | None:
         """As `Documents.read`."""
-        asked: Headers = known if isinstance(known, tuple) else ()
+        validators: Headers = known_version if isinstance(known_version, tuple) else ()
         try:
             async with asyncio.timeout(FETCH_S):
-                reply = await self._get(asked)
+                reply = await self._get(validators)
         except TransportError as exc:
             raise unavailable(f"its document cannot be fetched: {exc.kind}: {exc}") from exc
         except TimeoutError as exc:
             raise unavailable(f"its document was not there within {FETCH_S:g} s") from exc
-        if reply.status == 304 and asked:
+        if reply.status == 304 and validators:
             return None
         if reply.status != 200:
             raise unavailable(f"its document cannot be fetched: status {reply.status}")
@@ -116,15 +118,15 @@ class DocumentUrl:
         version = tuple((ask, value) for tag, ask in VALIDATORS if (value := reply.header(tag)))
         return Fetched(reply.body, version or None)
 
-    async def _get(self, asked: Headers) -> Reply:
+    async def _get(self, validators: Headers) -> Reply:
         target = self._target
         for _ in range(MAX_HOPS + 1):
-            headers = (USER_AGENT, *ACCEPT, *self._credentials, *asked)
+            headers = (USER_AGENT, *ACCEPT, *self._credentials, *validators)
             reply = await self._pool.request(b"GET", target, headers, b"", timeout_s=FETCH_S, max_body=MAX_BYTES)
-            found = redirected(reply, self._pool.origin, target)
-            if found is None:
+            location = redirected(reply, self._pool.origin, target)
+            if location is None:
                 break
-            target = found
+            target = location
         return reply
 
     async def aclose(self) -> None:

@@ -24,7 +24,7 @@ Kind = Literal["", "bearer", "basic", "api_key", "header", "schemes"]
 def terms_of(settings: OpenApiBackendSettings, backend: str) -> Terms:
     """The terms of the backend with that name."""
     operations, auth, key = settings.operations, settings.auth, settings.idempotency_key
-    placed = auth.api_key if isinstance(auth, PlacedKeyAuthSettings) else None
+    key_place = auth.api_key if isinstance(auth, PlacedKeyAuthSettings) else None
     reads_files = settings.references == "files" and not settings.document_url
     return Terms(
         bounds=bounds_of(backend, settings),
@@ -48,8 +48,8 @@ def terms_of(settings: OpenApiBackendSettings, backend: str) -> Terms:
         key_quoted=key is None or key.form == "quoted",
         auth=_kind(settings),
         auth_header=header_of(auth),
-        auth_in="" if placed is None else placed.where or "",
-        auth_name="" if placed is None else placed.name or "",
+        auth_in="" if key_place is None else key_place.where or "",
+        auth_name="" if key_place is None else key_place.name or "",
         schemes=tuple(auth.schemes) if isinstance(auth, SchemesAuthSettings) else (),
         lent_tokens=dict(settings.caller_tokens),
         lent_secrets=dict(settings.caller_secrets),

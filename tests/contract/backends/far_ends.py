@@ -17,7 +17,7 @@ from gateway.core.ports import DispatchGate
 from gateway.net.client import Limits
 from gateway.protocols.mcp.servers.backend import McpBackend
 from gateway.protocols.openapi.backend import OpenApiBackend
-from gateway.protocols.openapi.document.plan import Plan
+from gateway.protocols.openapi.document.plan import CallPlan
 from gateway.protocols.otc.backend import HttpBackend
 from tests.streams import Request, accepting, http_reply, read_request
 from tests.unit.backends import mcp_facing
@@ -28,7 +28,8 @@ from tests.unit.openapi.documents import root
 
 KINDS = ("oxp", "openapi", "modern", "modern stream", "legacy", "legacy stream")  # the latter four are of MCP
 # What an API does with any call: all that it is given stands in one parameter.
-OPERATION = Plan(method="POST", path="/find", parameters=(parameter("value", "query", media_type="application/json"),))
+PARAMETER = parameter("value", "query", media_type="application/json")
+OPERATION = CallPlan(method="POST", path="/find", parameters=(PARAMETER,))
 DOCUMENT = root({"/find": {"get": {"operationId": "find_it"}}})
 
 

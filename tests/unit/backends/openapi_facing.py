@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from gateway.core.jsontext import encode
 from gateway.core.model import CallContext, Invocation, Listing
 from gateway.protocols.openapi.backend import OpenApiBackend
-from gateway.protocols.openapi.document.plan import Access, OperationTool, Parameter, Plan
+from gateway.protocols.openapi.document.plan import Access, CallPlan, OperationTool, Parameter
 from tests.streams import Request, accepting, http_reply, read_request
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.openapi.documents import root
 
 DOCUMENT = "/openapi.json"
-GET = Plan(method="GET", path="/things", is_safe=True, can_repeat=True)
+GET = CallPlan(method="GET", path="/things", is_safe=True, can_repeat=True)
 OK = http_reply(200, {"ok": True})
 
 
@@ -66,7 +66,7 @@ async def facing(server: Api, base: str = "", **keys: Any) -> AsyncIterator[Open
         yield backend
 
 
-def tool_of(plan: Plan) -> OperationTool:
+def tool_of(plan: CallPlan) -> OperationTool:
     return OperationTool(
         tool="Shop.act",
         version="1.0.0",
@@ -79,7 +79,7 @@ def tool_of(plan: Plan) -> OperationTool:
     )
 
 
-def calling(plan: Plan, arguments: Mapping[str, Any] | None = None, **more: Any) -> Invocation:
+def calling(plan: CallPlan, arguments: Mapping[str, Any] | None = None, **more: Any) -> Invocation:
     asked: dict[str, Any] = {"call_id": "tg-1", "arguments": dict(arguments or {}), "timeout_s": 5.0} | more
     return Invocation(tool=tool_of(plan), **asked)
 
@@ -88,7 +88,7 @@ def lending(tokens: Mapping[str, str] | None = None, **secrets: str) -> CallCont
     return CallContext(tokens=tokens or {}, secrets=secrets)
 
 
-def with_access(plan: Plan, **access: Any) -> Plan:
+def with_access(plan: CallPlan, **access: Any) -> CallPlan:
     return replace(plan, access=Access(**access))
 
 

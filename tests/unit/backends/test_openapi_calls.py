@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from gateway.core.errors import ErrorCode
 from gateway.core.model import AuthorizationRequirement, Invocation, Requirements
-from gateway.protocols.openapi.document.plan import AnswerPlan, Key, Lent, Plan
+from gateway.protocols.openapi.document.plan import AnswerPlan, CallPlan, KeyPlace, LentCredential
 from tests.streams import Request, http_reply
 from tests.unit.backends.facing import refusal
 from tests.unit.backends.openapi_facing import (
@@ -57,7 +57,7 @@ PLACES: Mapping[str, tuple[Any, Mapping[str, Any], str, Mapping[str, str | None]
     "a key in a cookie": (IN_COOKIE, {}, "/things", {"cookie": "sid=k3y/of=ours"}),
     "a key without a place": (
         {"api_key": {"value": "k"}},
-        {"keys": (Key(where="query", name="q"),)},
+        {"keys": (KeyPlace(where="query", name="q"),)},
         "/things?q=k",
         {"cookie": None},
     ),
@@ -70,19 +70,19 @@ PLACES: Mapping[str, tuple[Any, Mapping[str, Any], str, Mapping[str, str | None]
     ),
     "52: others of several": (
         TWO,
-        {"schemes": ("C", "D"), "keys": (Key(where="cookie", name="c", scheme="C"),)},
+        {"schemes": ("C", "D"), "keys": (KeyPlace(where="cookie", name="c", scheme="C"),)},
         "/things",
         {"x-a": None, "authorization": "Bearer d-token", "cookie": "c=c-key"},
     ),
     "54: a lent token": (
         {"bearer": "t0k"},
-        {"schemes": (), "lent": (Lent(id="github"),)},
+        {"schemes": (), "lent": (LentCredential(id="github"),)},
         "/things",
         {"authorization": "Bearer gho"},
     ),
     "54: a lent secret, and one of ours": (
         {"bearer": "t0k"},
-        {"lent": (Lent(id="KEY", is_secret=True, where="query", name="key"),)},
+        {"lent": (LentCredential(id="KEY", is_secret=True, where="query", name="key"),)},
         "/things?key=s%201",
         {"authorization": "Bearer t0k"},
     ),
@@ -90,8 +90,8 @@ PLACES: Mapping[str, tuple[Any, Mapping[str, Any], str, Mapping[str, str | None]
         None,
         {
             "lent": (
-                Lent(id="KEY", is_secret=True, where="cookie", name="c"),
-                Lent(id="github", where="header", name="X-Tok"),
+                LentCredential(id="KEY", is_secret=True, where="cookie", name="c"),
+                LentCredential(id="github", where="header", name="X-Tok"),
             )
         },
         "/things",
@@ -129,7 +129,7 @@ async def test_an_argument_never_stands_in_the_place_of_a_key() -> None:
 
 
 async def test_a_lent_credential_that_is_not_there_or_cannot_be_sent_is_refused_before_anything_is() -> None:
-    plan = with_access(GET, schemes=(), lent=(Lent(id="github"),))
+    plan = with_access(GET, schemes=(), lent=(LentCredential(id="github"),))
     async with api() as server, facing(server) as backend:
         assert (await refusal(backend.call(calling(plan)))).code is ErrorCode.MISSING_REQUIREMENTS
         for token in ("q\r\nx: y", "ä", " q", "q\x00"):
@@ -153,9 +153,9 @@ async def test_what_is_passed_on_of_a_caller_takes_the_place_of_nothing() -> Non
 # Refusals of credentials.
 
 
-def needing(plan: Plan, **more: Any) -> Invocation:
+def needing(plan: CallPlan, **more: Any) -> Invocation:
     """A call of a tool that needs a token of GitHub, with one."""
-    plan = replace(plan, access=replace(plan.access, schemes=(), lent=(Lent(id="github"),)))
+    plan = replace(plan, access=replace(plan.access, schemes=(), lent=(LentCredential(id="github"),)))
     invocation = calling(plan, context=lending({"github": "gho_expired"}), **more)
     needs = Requirements(authorization=(AuthorizationRequirement(id="github", scopes=("repo",)),))
     return replace(invocation, tool=replace(invocation.tool, requires=needs))

@@ -7,7 +7,7 @@ from typing import Any
 
 from gateway.core.model import AuthorizationRequirement, CallContext, Invocation, Requirements
 from gateway.core.wire import WireReply
-from gateway.protocols.openapi.document.plan import Access, AnswerPlan, Lent, OperationTool, Plan
+from gateway.protocols.openapi.document.plan import Access, AnswerPlan, CallPlan, LentCredential, OperationTool
 
 ORIGIN = "https://api.example"
 JSON = "application/json"
@@ -17,7 +17,7 @@ def operation(
     method: str = "GET",
     *,
     key_header: str = "",
-    lent: tuple[Lent, ...] = (),
+    lent: tuple[LentCredential, ...] = (),
     needs: Requirements | None = None,
     **answers: Any,
 ) -> OperationTool:
@@ -31,7 +31,7 @@ def operation(
         output_schema={},
         remote_id=f"{method} /things",
         requires=needs or Requirements(),
-        plan=Plan(
+        plan=CallPlan(
             method=method,
             path="/things",
             is_safe=method in ("GET", "HEAD"),
@@ -57,11 +57,11 @@ def answer(status: int, body: Any = b"", content_type: str | None = JSON, **head
 
 
 TOKEN = operation(
-    lent=(Lent(id="github"),),
+    lent=(LentCredential(id="github"),),
     needs=Requirements(authorization=(AuthorizationRequirement(id="github", scopes=("repo", "user")),)),
 )
 SECRET = operation(
-    lent=(Lent(id="KEY", is_secret=True, where="header", name="x-key"),), needs=Requirements(secrets=("KEY",))
+    lent=(LentCredential(id="KEY", is_secret=True, where="header", name="x-key"),), needs=Requirements(secrets=("KEY",))
 )
-ROUTES_SECRET = operation(lent=(Lent(id="KEY", is_secret=True, where="header", name="x-key"),))
+ROUTES_SECRET = operation(lent=(LentCredential(id="KEY", is_secret=True, where="header", name="x-key"),))
 LENDING = CallContext(tokens={"github": "gho_token"}, secrets={"KEY": "s3cret"})

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.wire import WireRequest
-from gateway.protocols.openapi.document.plan import BodyPlan, Parameter, Plan, Style, Where
+from gateway.protocols.openapi.document.plan import BodyPlan, CallPlan, Parameter, Style, Where
 from gateway.protocols.openapi.document.requests import request_of
 
 DEFAULTS: dict[Where, tuple[Style, bool]] = {
@@ -29,13 +29,13 @@ def parameter(where: Where, name: str = "color", style: Style | None = None, **m
     return Parameter(name=name, where=where, style=style or default, **settings | more)
 
 
-def plan_of(*parameters: Parameter, path: str = "", method: str = "GET", **more: Any) -> Plan:
+def plan_of(*parameters: Parameter, path: str = "", method: str = "GET", **more: Any) -> CallPlan:
     """A plan whose path has a segment for each parameter in the path, unless it is given."""
     segments = "".join(f"/{{{one.name}}}" for one in parameters if one.where == "path")
-    return Plan(method=method, path=path or f"/things{segments}", parameters=parameters, **more)
+    return CallPlan(method=method, path=path or f"/things{segments}", parameters=parameters, **more)
 
 
-def send(plan: Plan, arguments: Any) -> WireRequest:
+def send(plan: CallPlan, arguments: Any) -> WireRequest:
     return request_of(plan, arguments, "call-1")
 
 
@@ -58,7 +58,7 @@ def header(request: WireRequest, name: str) -> str | None:
     return found[0] if found else None
 
 
-def refusal(plan: Plan, arguments: Any) -> dict[str, str]:
+def refusal(plan: CallPlan, arguments: Any) -> dict[str, str]:
     """What is wrong with arguments, by argument."""
     with pytest.raises(GatewayError) as caught:
         send(plan, arguments)
@@ -67,7 +67,7 @@ def refusal(plan: Plan, arguments: Any) -> dict[str, str]:
     return dict(caught.value.parameters)
 
 
-def body_plan(kind: Any, media_type: str, **more: Any) -> Plan:
+def body_plan(kind: Any, media_type: str, **more: Any) -> CallPlan:
     return plan_of(method="POST", body=BodyPlan(kind=kind, media_type=media_type, **more))
 
 

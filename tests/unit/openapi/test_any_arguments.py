@@ -20,7 +20,7 @@ from starlette.routing import Match, Route
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.wire import WireRequest
 from gateway.net.client.requesthead import encode_head
-from gateway.protocols.openapi.document.plan import Access, Field, Parameter, Plan, Style, Where
+from gateway.protocols.openapi.document.plan import Access, CallPlan, Field, Parameter, Style, Where
 from gateway.protocols.openapi.document.requests import request_of
 from tests.unit.openapi.requesting import body_plan, header, parameter, plan_of, send
 
@@ -82,7 +82,7 @@ def test_openapi_38_39_whatever_the_arguments_the_request_is_the_documents() -> 
     assert CASES // 5 < sent < CASES  # else this test shows little
 
 
-def check_refusal(refused: GatewayError, plan: Plan) -> None:
+def check_refusal(refused: GatewayError, plan: CallPlan) -> None:
     assert refused.code is ErrorCode.INVALID_ARGUMENTS
     assert refused.parameters
     assert refused.parameters.keys() <= {one.argument for one in plan.parameters}
@@ -107,7 +107,7 @@ def check_request(request: WireRequest, chosen: set[str]) -> None:
     assert set(names) <= {b"accept", b"x-tenant", b"cookie"}
 
 
-def free_names(plan: Plan, values: dict[str, Any]) -> set[str]:
+def free_names(plan: CallPlan, values: dict[str, Any]) -> set[str]:
     """The names that exploded objects have of their caller."""
     objects = (values.get(one.argument) for one in plan.parameters if one.explode and one.where == "query")
     return {name for value in objects if isinstance(value, dict) for name in value}

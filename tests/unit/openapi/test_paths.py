@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from gateway.protocols.openapi.document.plan import Plan, Style
+from gateway.protocols.openapi.document.plan import CallPlan, Style
 from tests.unit.openapi.requesting import parameter, plan_of, refusal, send, sent_as
 
 ID = parameter("path", "id")
@@ -101,7 +101,7 @@ def test_openapi_40_templates_keep_their_characters_and_repeat_their_placeholder
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:
-    plan: Plan = plan_of(ID, parameter("query", "q", "deepObject"), parameter("header", "h", required=True))
+    plan: CallPlan = plan_of(ID, parameter("query", "q", "deepObject"), parameter("header", "h", required=True))
     assert refusal(plan, {"id": {}, "q": {"[": 1}}) == {
         "id": "is empty",
         "q": "has a member whose name holds a bracket",

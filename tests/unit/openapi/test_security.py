@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from gateway.core.model import AuthorizationRequirement, Requirements
 from gateway.protocols.openapi.document.operations import Operation
-from gateway.protocols.openapi.document.plan import Access, Key, Lent
+from gateway.protocols.openapi.document.plan import Access, KeyPlace, LentCredential
 from gateway.protocols.openapi.document.security import access_of, credential_names
 from tests.unit.openapi import documents
 
@@ -48,7 +48,10 @@ X_KEY: dict[str, Any] = {"auth": "api_key", "auth_header": "x-key", "auth_in": "
 IN_QUERY: dict[str, Any] = {"auth": "api_key", "auth_in": "query", "auth_name": "api key"}
 BOTH: dict[str, Any] = {"auth": "schemes", "schemes": ("Key", "Other")}
 ANYWHERE: dict[str, Any] = {"auth": "api_key"}
-KEY, OTHER = Key(where="header", name="X-Key", scheme="Key"), Key(where="header", name="X-Other", scheme="Other")
+KEY, OTHER = (
+    KeyPlace(where="header", name="X-Key", scheme="Key"),
+    KeyPlace(where="header", name="X-Other", scheme="Other"),
+)
 
 OWN: dict[str, tuple[Any, dict[str, Any], Access]] = {
     "a document that says nothing": (None, BEARER, AS_IS),
@@ -120,19 +123,21 @@ LENT = {
     "54: a token with scopes": (
         [{"OAuth": ["repo", "gist"]}],
         {"lent_tokens": {"OAuth": "github"}} | BEARER,
-        Access(schemes=(), lent=(Lent(id="github"),)),
+        Access(schemes=(), lent=(LentCredential(id="github"),)),
         Requirements(authorization=(AuthorizationRequirement(id="github", scopes=("repo", "gist")),)),
     ),
     "54: a token as a bearer": (
         [{"Bearer": []}],
         {"lent_tokens": {"Bearer": "acme"}},
-        Access(schemes=(), lent=(Lent(id="acme"),)),
+        Access(schemes=(), lent=(LentCredential(id="acme"),)),
         Requirements(authorization=(AuthorizationRequirement(id="acme"),)),
     ),
     "a secret in the query, and a key of ours": (
         [{"Query": [], "Key": []}],
         {"lent_secrets": {"Query": "ACME_KEY"}} | X_KEY,
-        Access(lent=(Lent(id="ACME_KEY", is_secret=True, where="query", name="api key"),), key_names=("api key",)),
+        Access(
+            lent=(LentCredential(id="ACME_KEY", is_secret=True, where="query", name="api key"),), key_names=("api key",)
+        ),
         Requirements(secrets=("ACME_KEY",)),
     ),
     "a secret in a cookie, and one of several of ours": (
@@ -141,7 +146,7 @@ LENT = {
         Access(
             schemes=("Key",),
             keys=(KEY,),
-            lent=(Lent(id="SID", is_secret=True, where="cookie", name="sid"),),
+            lent=(LentCredential(id="SID", is_secret=True, where="cookie", name="sid"),),
             key_names=("sid",),
         ),
         Requirements(secrets=("SID",)),
@@ -169,8 +174,8 @@ def test_openapi_27_no_argument_stands_where_a_credential_may() -> None:
 @pytest.mark.parametrize(
     ("schemes", "access"),
     [
-        (("Query",), Access(keys=(Key(where="query", name="api key"),))),
-        (("Key", "Alias", "Bearer"), Access(keys=(Key(where="header", name="X-Key"),))),
+        (("Query",), Access(keys=(KeyPlace(where="query", name="api key"),))),
+        (("Key", "Alias", "Bearer"), Access(keys=(KeyPlace(where="header", name="X-Key"),))),
         (("Key", "Other"), NONE),
         ((), NONE),
     ],

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from gateway.core.jsontext import encode
 from gateway.core.model import JsonObject
-from gateway.protocols.openapi.document.plan import OperationTool, Plan
-from gateway.protocols.openapi.document.tools import Parts, Restorer
+from gateway.protocols.openapi.document.plan import CallPlan, OperationTool
+from gateway.protocols.openapi.document.tools import Restorer, SchemaParts
 from gateway.schemas import SharedInliner, inline_refs
 
 NAMES = ("A", "B", "C")
@@ -78,7 +78,7 @@ def tool(schema: JsonObject, output: JsonObject | None) -> OperationTool:
         input_schema=schema,
         output_schema=output,
         remote_id="GET /",
-        plan=Plan(method="GET", path="/"),
+        plan=CallPlan(method="GET", path="/"),
     )
 
 
@@ -93,7 +93,7 @@ OBJECTS = st.dictionaries(st.text(max_size=2), VALUES, max_size=3)
 @settings(max_examples=40)
 @given(st.lists(st.tuples(OBJECTS, st.none() | OBJECTS), max_size=4))
 def test_tools_are_restored_as_they_were(schemas: list[tuple[JsonObject, JsonObject | None]]) -> None:
-    tools, parts, restorer = [tool(*each) for each in schemas], Parts(), Restorer()
+    tools, parts, restorer = [tool(*each) for each in schemas], SchemaParts(), Restorer()
     short = [encode(parts.shortened(each)) for each in tools]
     assert not [one for text in parts.encoded() for one in restorer.tools(text)]
     found = [one for text in short for one in restorer.tools(b"[%b]" % text)]
@@ -111,7 +111,7 @@ def _sorted(of: OperationTool) -> str:
 
 
 def test_equal_parts_of_all_tools_are_one_object() -> None:
-    parts, restorer = Parts(), Restorer()
+    parts, restorer = SchemaParts(), Restorer()
     schemas: list[JsonObject] = [{"properties": {"a": {"type": "string"}, "b": {"type": "string"}}} for _ in range(3)]
     short = [encode(parts.shortened(tool(schema, schema["properties"]["a"]))) for schema in schemas]
     (texts,) = parts.encoded()
@@ -124,7 +124,7 @@ def test_equal_parts_of_all_tools_are_one_object() -> None:
 
 @pytest.mark.parametrize("schema", [{}, {"a": []}, {"a": [[{}], {"b": None}]}])
 def test_empty_parts_are_parts_too(schema: JsonObject) -> None:
-    parts, restorer = Parts(), Restorer()
+    parts, restorer = SchemaParts(), Restorer()
     text = encode(parts.shortened(tool(schema, None)))
     for part in parts.encoded():
         restorer.tools(part)

@@ -59,26 +59,26 @@ def result_of(
 
 def in_utf8(reply: Answer) -> Answer:
     """An answer of JSON in UTF-8, whatever charset it names; others as they are. Raises BrokenReplyError."""
-    said = (reply.header(b"content-type") or b"").decode("latin-1")
-    charset = media.charset_of(said).lower()
-    if charset in ("", "utf-8", "utf8") or not reply.body or not media.is_values(essence(said)):
+    content_type = (reply.header(b"content-type") or b"").decode("latin-1")
+    charset = media.charset_of(content_type).lower()
+    if charset in ("", "utf-8", "utf8") or not reply.body or not media.is_values(essence(content_type)):
         return reply
     if len(reply.body) > NEVER_HERE_BYTES:
         raise BrokenReplyError(f"it is too long to be read from {charset}")
-    text = media.decoded(reply.body, said)
+    text = media.decoded(reply.body, content_type)
     if text is None:  # many servers name a charset that they do not use
         return reply
     headers = tuple(pair for pair in reply.headers if pair[0] != b"content-type")
-    kind = (b"content-type", essence(said).encode("latin-1"))
+    kind = (b"content-type", essence(content_type).encode("latin-1"))
     return WireReply(status=reply.status, headers=(*headers, kind), body=text.encode("utf-8", "replace"))
 
 
 def json_of(reply: Answer, plan: AnswerPlan) -> bytes | None:
     """The text of an answer as one JSON value; None if it is no JSON. Lines of values are an array of them."""
-    said, body = reply.header(b"content-type"), reply.body
-    if said == b"application/json":
+    content_type, body = reply.header(b"content-type"), reply.body
+    if content_type == b"application/json":
         return strip_bom(body)
-    kind = essence(said.decode("latin-1")) if said is not None else ""
+    kind = essence(content_type.decode("latin-1")) if content_type is not None else ""
     if media.is_json(kind):
         return strip_bom(body)
     if kind in media.LINES:
@@ -125,10 +125,10 @@ def _of_json(reply: Answer, text: bytes, plan: AnswerPlan, document: Json) -> To
         if value.startswith(SUCCEEDED):
             return ToolResult(value=Raw(value[len(SUCCEEDED) : -1]), value_bytes=size)
         value = jsontext.decode(value)
-    succeeded, found = value
-    if succeeded:
-        return ToolResult(value=found, value_bytes=size)
-    message = found or f"The answer ({reply.status}) does not say that this has succeeded."
+    has_succeeded, selection = value
+    if has_succeeded:
+        return ToolResult(value=selection, value_bytes=size)
+    message = selection or f"The answer ({reply.status}) does not say that this has succeeded."
     return ToolResult(failure=ToolFailure(message=message, extras={"status": reply.status}))
 
 
@@ -157,8 +157,8 @@ def _bound(size: int, plan: AnswerPlan) -> int:
 
 def _other(reply: Answer, plan: AnswerPlan) -> ToolResult:
     """A success that is no JSON."""
-    said = (reply.header(b"content-type") or b"").decode("latin-1")
-    kind = essence(said)
+    content_type = (reply.header(b"content-type") or b"").decode("latin-1")
+    kind = essence(content_type)
     if kind == "text/event-stream":
         raise BrokenReplyError("a stream of events")
     if media.is_page(kind) and declares_json(plan):
@@ -167,7 +167,7 @@ def _other(reply: Answer, plan: AnswerPlan) -> ToolResult:
     if media.is_text(kind) or (not kind and NEVER_TEXT not in body):
         if len(body) > NEVER_HERE_BYTES:
             return _too_large(reply, kind)
-        text = media.decoded(body, said)
+        text = media.decoded(body, content_type)
         if text is not None:
             return ToolResult(value=text, value_bytes=ESCAPED * len(body) + 2)
     return _bytes(reply, kind, plan)
@@ -200,10 +200,10 @@ def _too_large(reply: Answer, kind: str) -> ToolResult:
 
 def file_name(reply: Answer) -> str:
     """The name that a server gives a file, without folders; empty if it gives none (RFC 6266)."""
-    said = (reply.header(b"content-disposition") or b"")[:MAX_HEADER].decode("latin-1")
-    if extended := EXTENDED_NAME.search(said):
+    disposition = (reply.header(b"content-disposition") or b"")[:MAX_HEADER].decode("latin-1")
+    if extended := EXTENDED_NAME.search(disposition):
         name = unquote_to_bytes(extended[2]).decode(extended[1], "replace")
-    elif plain := FILE_NAME.search(said):
+    elif plain := FILE_NAME.search(disposition):
         name = re.sub(r"\\(.)", r"\1", plain[1]) if plain[1] is not None else plain[2]
     else:
         return ""
@@ -222,24 +222,24 @@ def _created(reply: Answer, plan: AnswerPlan, origins: Sequence[str]) -> Json:
 
 def location_of(reply: Answer, plan: AnswerPlan, origins: Sequence[str]) -> str | None:
     """Where `Location` leads, as a path at the tool server; elsewhere only if callers are shown that header."""
-    said = headers_of(reply, ("location",), origins).get("location")
-    if not said or (("://" in said or said.startswith("//")) and "location" not in plan.headers):
+    location = headers_of(reply, ("location",), origins).get("location")
+    if not location or (("://" in location or location.startswith("//")) and "location" not in plan.headers):
         return None
-    return said
+    return location
 
 
 def headers_of(reply: Answer, names: Sequence[str], origins: Sequence[str]) -> dict[str, str]:
     """The headers of these names; URLs of the tool server itself are paths there."""
-    wanted = {name.encode("latin-1", "replace") for name in names}
-    found: dict[str, str] = {}
+    wire_names = {name.encode("latin-1", "replace") for name in names}
+    headers: dict[str, str] = {}
     for name, value in reply.headers:
-        if name in wanted:
+        if name in wire_names:
             text, key = value[:MAX_HEADER].decode("latin-1"), name.decode("latin-1")
             if name in PLACES:
                 for origin in origins:
                     text = re.sub(rf"{re.escape(origin)}(?=[/?#]|$|>)", "", text, flags=re.IGNORECASE) or "/"
-            found[key] = f"{found[key]}, {text}" if key in found else text
-    return found
+            headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return headers
 
 
 def _beside(result: ToolResult, shown: dict[str, str]) -> ToolResult:

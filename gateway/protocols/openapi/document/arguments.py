@@ -73,11 +73,7 @@ OVERRIDES = frozenset(
 
 
 class Argument(Struct, frozen=True, kw_only=True):
-    """A parameter of an operation, as one argument of its tool. `schema` is still the document's.
-
-    `media_type` is that of a parameter with `content`, which has no style. `fixed` and `encoded_slashes` are the
-    operator's, as in `plan.Parameter`.
-    """
+    """A parameter of an operation, as one argument of its tool; most fields are those of `plan.Parameter`."""
 
     argument: str
     name: str
@@ -85,7 +81,7 @@ class Argument(Struct, frozen=True, kw_only=True):
     style: Style
     explode: bool
     required: bool
-    schema: Json
+    schema: Json  # still the document's
     description: str = ""
     is_deprecated: bool = False
     allow_reserved: bool = False
@@ -99,7 +95,7 @@ def arguments_of(
     converter: Converter,
     excluded: Collection[tuple[str, str]],
     warnings: list[str],
-    given: Collection[str] = (),
+    overridden: Collection[str] = (),
 ) -> list[Argument]:
     """The parameters of an operation in the order of their arguments. Raises OperationError.
 
@@ -108,41 +104,41 @@ def arguments_of(
     """
     path, query = split_path(operation.template)
     excluded = {*excluded, *(("query", name) for name in query_names(query))}
-    found: list[tuple[Where, JsonObject]] = []
+    nodes: list[tuple[Where, JsonObject]] = []
     for node in operation.parameters:
         where: Where = node["in"]
-        if not _is_ours(where, node["name"], excluded, given):
-            found.append((where, node))
+        if not _is_ours(where, node["name"], excluded, overridden):
+            nodes.append((where, node))
         elif node["name"].lower() == KEY_HEADER and (where, KEY_HEADER) not in excluded:
             warnings.append("It takes an Idempotency-Key, which is sent if 'idempotency_key' is set.")
         elif _overrides(where, node["name"]):
             warnings.append(f"Only the operator can give {node['name'][:64]}, which makes a request mean another one.")
     placeholders = dict.fromkeys(PLACEHOLDER.findall(path))
-    found = [(where, node) for where, node in found if _has_place(where, node["name"], placeholders, warnings)]
+    nodes = [(where, node) for where, node in nodes if _has_place(where, node["name"], placeholders, warnings)]
     for name in placeholders:
-        if not any(where == "path" and node["name"] == name for where, node in found):
+        if not any(where == "path" and node["name"] == name for where, node in nodes):
             warnings.append(f"Its path has {{{name}}}, and no parameter of that name; it is taken for a text.")
-            found.append(("path", {"name": name, "required": True, "schema": {"type": "string"}}))
-    found.sort(key=lambda entry: ORDER.index(entry[0]))
-    _check_query([where for where, _ in found])
-    names = argument_names([(where, node["name"]) for where, node in found])
-    read = (_argument(where, node, name, converter, warnings) for (where, node), name in zip(found, names, strict=True))
+            nodes.append(("path", {"name": name, "required": True, "schema": {"type": "string"}}))
+    nodes.sort(key=lambda entry: ORDER.index(entry[0]))
+    _check_query([where for where, _ in nodes])
+    names = argument_names([(where, node["name"]) for where, node in nodes])
+    read = (_argument(where, node, name, converter, warnings) for (where, node), name in zip(nodes, names, strict=True))
     return [argument for argument in read if argument is not None]
 
 
 def argument_names(parameters: Sequence[tuple[Where, str]]) -> list[str]:
     """The names of arguments for parameters in the order of their places; none depends on the order within a place."""
     names: dict[tuple[Where, str], str] = {}
-    taken = {BODY}
+    used = {BODY}
     is_plain = {parameter: ARGUMENT.fullmatch(parameter[1]) is not None for parameter in parameters}
     for where, name in sorted(parameters, key=lambda entry: (ORDER.index(entry[0]), not is_plain[entry], entry[1])):
-        chosen = wanted = "query" if where == "querystring" else legal_name(name)
-        if not chosen or chosen in taken:
-            chosen = legal_name(f"{where}_{wanted}")
-        if not wanted or chosen in taken:
-            chosen = _with_digest(f"{where}_{name}")
-        names[where, name] = chosen
-        taken.add(chosen)
+        argument = legal = "query" if where == "querystring" else legal_name(name)
+        if not argument or argument in used:
+            argument = legal_name(f"{where}_{legal}")
+        if not legal or argument in used:
+            argument = _with_digest(f"{where}_{name}")
+        names[where, name] = argument
+        used.add(argument)
     return [names[parameter] for parameter in parameters]
 
 
@@ -158,14 +154,14 @@ def _with_digest(name: str) -> str:
     return f"{_FOREIGN.sub('_', name).strip('_')[:55]}_{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
 
-def _is_ours(where: str, name: str, excluded: Collection[tuple[str, str]], given: Collection[str]) -> bool:
+def _is_ours(where: str, name: str, excluded: Collection[tuple[str, str]], overridden: Collection[str]) -> bool:
     """Whether no caller may set a parameter; one that makes a request mean another may be `given`."""
     if where != "header":
-        return (where, name) in excluded or (_overrides(where, name) and name not in given)
+        return (where, name) in excluded or (_overrides(where, name) and name not in overridden)
     plain = _plain(name)
     if plain in OURS or plain.startswith(OUR_PREFIXES) or (where, name.lower()) in excluded:
         return True
-    return _overrides(where, name) and name not in given
+    return _overrides(where, name) and name not in overridden
 
 
 def _overrides(where: str, name: str) -> bool:
@@ -263,7 +259,7 @@ def _sendable(style: Style, schema: Json, converter: Converter, *, explode: bool
     """The style in which values of a schema are sent, and the schema of those. Raises OperationError without any."""
     kinds = VALUES - {"null"} if required else VALUES  # null leaves a parameter out
     if style == "deepObject":  # in which anything has a form, but a text alone has no brackets
-        if (found := kinds_of(schema, converter)) and found <= SCALARS:
+        if (value_kinds := kinds_of(schema, converter)) and value_kinds <= SCALARS:
             raise OperationError("deepObject is for objects.")
         return style, of_kinds(schema, kinds, converter) if required else schema
     sent = style

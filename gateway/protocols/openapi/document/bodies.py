@@ -211,12 +211,12 @@ def _declared_type(field: Field) -> str:
 
 
 def _given_type(file: JsonObject) -> str:
-    given = file.get("content_type")
-    if given is None:
+    content_type = file.get("content_type")
+    if content_type is None:
         return ""
-    if type(given) is not str or not _is_media_type(given):
+    if type(content_type) is not str or not _is_media_type(content_type):
         raise UnsendableError("has a content_type that is no media type")
-    return given
+    return content_type
 
 
 def _quoted(text: Json) -> str:
@@ -321,4 +321,4 @@ def _reaches(path: Sequence[str], inner: Json, guarded: Sequence[str]) -> bool:
         return tuple(path[: len(guarded)]) == tuple(guarded)
     if tuple(guarded[: len(path)]) != tuple(path) or not isinstance(inner, dict):
         return False
-    return any(_reaches((*path, *_member_path(name)), one, guarded) for name, one in inner.items())
+    return any(_reaches((*path, *_member_path(name)), value, guarded) for name, value in inner.items())

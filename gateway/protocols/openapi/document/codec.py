@@ -12,7 +12,7 @@ from gateway.core.ports import LargeReply
 from gateway.core.wire import Answer, WireRequest
 from gateway.protocols.common.replies import MAX_DEPTH, BrokenReplyError
 from gateway.protocols.openapi.document import answers, failures, requests
-from gateway.protocols.openapi.document.plan import OperationTool, Plan
+from gateway.protocols.openapi.document.plan import CallPlan, OperationTool
 from gateway.protocols.openapi.document.selection import judged
 
 JSON_TYPES = (b"application/json", b"application/json; charset=utf-8", b"application/json;charset=utf-8")
@@ -48,10 +48,13 @@ class OpenApiCodec:
     def decode_reply(self, reply: Answer, invocation: Invocation, document: Json) -> ToolResult:
         """As `CallCodec.decode_reply`, for any status."""
         plan, status = plan_of(invocation), reply.status
-        told = plan.answers
+        answer_plan = plan.answers
         if status == 200 and document is None and reply.header(b"content-type") in JSON_TYPES:
             # What nearly all are, without looking at anything that they might be otherwise.
-            body, plain = reply.body, not (told.select or told.headers or told.success) and plan.method != "HEAD"
+            body, plain = (
+                reply.body,
+                not (answer_plan.select or answer_plan.headers or answer_plan.success) and plan.method != "HEAD",
+            )
             if plain and 0 < len(body) <= ALWAYS_HERE_BYTES:
                 try:
                     return ToolResult(value=jsontext.decode(body, MAX_DEPTH), value_bytes=len(body))
@@ -60,11 +63,11 @@ class OpenApiCodec:
         _check_coding(reply)
         reply = answers.in_utf8(reply)
         if 200 <= status < 300:
-            return answers.result_of(reply, plan.method, told, self._origins, document)
-        return failures.result_of(reply, plan, invocation, answers.location_of(reply, told, self._origins))
+            return answers.result_of(reply, plan.method, answer_plan, self._origins, document)
+        return failures.result_of(reply, plan, invocation, answers.location_of(reply, answer_plan, self._origins))
 
 
-def plan_of(invocation: Invocation) -> Plan:
+def plan_of(invocation: Invocation) -> CallPlan:
     tool = invocation.tool
     assert isinstance(tool, OperationTool)  # as all that a document makes
     return tool.plan

@@ -15,9 +15,9 @@ from gateway.protocols.openapi.document.document import Document
 from gateway.protocols.openapi.document.plan import OperationError, UnresolvedError
 from gateway.protocols.openapi.document.schemas import (
     NO_MEMBERS,
+    DefinitionKey,
     Direction,
     DocumentSchemas,
-    Key,
     Needed,
     check_dialect,
     is_reference,
@@ -38,7 +38,7 @@ INT_OR_STRING = "int-or-string"  # of Kubernetes, whose documents of Swagger 2.0
 _BESIDE_REF = ANNOTATIONS | {"$ref", "nullable", "x-nullable"}  # what documents of 3.0 mean to say beside a reference
 
 
-class _Here(NamedTuple):
+class _SchemaUnderWay(NamedTuple):
     """A schema that is converted, what has become of it, and members of its object that schemas around it exclude."""
 
     schema: JsonObject
@@ -59,10 +59,10 @@ class Conversion:
         """A schema, `without` some members of its object. Raises OperationError."""
         if not isinstance(schema, dict):
             return schema if isinstance(schema, bool) else {}
-        schema = self._seen(schema)
+        schema = self._effective(schema)
         if self._mark:
             without |= self._schemas.marked(schema, self._mark)
-        here = _Here(schema, {}, without)
+        here = _SchemaUnderWay(schema, {}, without)
         for keyword, value in schema.items():
             if (is_taken := PLAIN.get(keyword)) is not None:
                 if is_taken(value):
@@ -76,7 +76,7 @@ class Conversion:
             return or_null(here.result)
         return here.result
 
-    def _seen(self, schema: JsonObject) -> JsonObject:
+    def _effective(self, schema: JsonObject) -> JsonObject:
         """A schema without what does not count beside a `$ref`, and with the members that a `$ref` may stand for."""
         if self._schemas.ref_alone and isinstance(schema.get("$ref"), str):
             schema = {key: value for key, value in schema.items() if key in _BESIDE_REF}
@@ -86,11 +86,11 @@ class Conversion:
 
     # Each of these converts one keyword.
 
-    def _text(self, here: _Here, keyword: str, value: Json) -> None:
+    def _text(self, here: _SchemaUnderWay, keyword: str, value: Json) -> None:
         if isinstance(value, str) and (text := harmless(value)):
             here.result[keyword] = text
 
-    def _type(self, here: _Here, keyword: str, value: Json) -> None:
+    def _type(self, here: _SchemaUnderWay, keyword: str, value: Json) -> None:
         try:
             types = types_of(value)
         except ValueError:
@@ -101,11 +101,11 @@ class Conversion:
             if types is not None:
                 here.result[keyword] = types
 
-    def _enum(self, here: _Here, keyword: str, value: Json) -> None:
+    def _enum(self, here: _SchemaUnderWay, keyword: str, value: Json) -> None:
         if isinstance(value, list) and value:
             here.result[keyword] = options_of(value, here.schema.get("type"))
 
-    def _bound(self, here: _Here, keyword: str, value: Json) -> None:
+    def _bound(self, here: _SchemaUnderWay, keyword: str, value: Json) -> None:
         """`minimum` or `maximum`, which another keyword makes exclusive in 3.0."""
         exclusive = f"exclusive{keyword.capitalize()}"
         if not is_number(value):
@@ -115,45 +115,45 @@ class Conversion:
         else:
             here.result[exclusive] = value
 
-    def _exclusive(self, here: _Here, keyword: str, value: Json) -> None:
+    def _exclusive(self, here: _SchemaUnderWay, keyword: str, value: Json) -> None:
         if is_number(value):
             here.result[keyword] = value
         elif not isinstance(value, bool):
             self._left_out(keyword, value)
 
-    def _pattern(self, here: _Here, keyword: str, value: Json) -> None:
+    def _pattern(self, here: _SchemaUnderWay, keyword: str, value: Json) -> None:
         if isinstance(value, str) and (pattern := self._schemas.pattern(value)) is not None:
             here.result[keyword] = pattern
 
-    def _reference(self, here: _Here, _: str, value: Json) -> None:
+    def _reference(self, here: _SchemaUnderWay, _: str, value: Json) -> None:
         if not isinstance(value, str):
             return
-        reference = self._schemas.known(value)
+        reference = self._schemas.existing_pointer(value)
         without = here.without and self._schemas.mentioned(reference, here.without, self._mark)
-        target = self._schemas.refer(Key(reference, self._direction, without), self._needed)
+        target = self._schemas.refer(DefinitionKey(reference, self._direction, without), self._needed)
         if "$ref" in here.result:
             here.result.setdefault("allOf", []).append({"$ref": target})
         else:
             here.result["$ref"] = target
 
-    def _one(self, here: _Here, keyword: str, value: Json) -> None:
+    def _one(self, here: _SchemaUnderWay, keyword: str, value: Json) -> None:
         if isinstance(value, dict | bool):
             here.result[keyword] = self.schema(value)
 
-    def _branch(self, here: _Here, keyword: str, value: Json) -> None:
+    def _branch(self, here: _SchemaUnderWay, keyword: str, value: Json) -> None:
         if isinstance(value, dict | bool):
             here.result[keyword] = self.schema(value, here.without)
 
-    def _condition(self, here: _Here, keyword: str, value: Json) -> None:
+    def _condition(self, here: _SchemaUnderWay, keyword: str, value: Json) -> None:
         if isinstance(value, dict | bool):
             here.result[keyword] = self._as("exact").schema(value)
 
-    def _others(self, here: _Here, keyword: str, value: Json) -> None:
+    def _others(self, here: _SchemaUnderWay, keyword: str, value: Json) -> None:
         """Which further members there may be. Servers answer with more than they say, so answers may have any."""
         if isinstance(value, dict | bool) and not (value is False and self._direction == "output"):
             here.result[keyword] = self._optional(value)
 
-    def _items(self, here: _Here, keyword: str, value: Json) -> None:
+    def _items(self, here: _SchemaUnderWay, keyword: str, value: Json) -> None:
         items = self._as("input") if self._direction == "patch" else self  # a patch replaces arrays as a whole
         if isinstance(value, dict | bool):
             here.result[keyword] = items._or_anything(value)
@@ -164,7 +164,7 @@ class Conversion:
             if isinstance(others, dict | bool):
                 here.result["items"] = items._or_anything(others)
 
-    def _all_of(self, here: _Here, keyword: str, value: Json) -> None:
+    def _all_of(self, here: _SchemaUnderWay, keyword: str, value: Json) -> None:
         if not isinstance(value, list):
             return
         converted = [self.schema(branch, here.without) for branch in value]
@@ -175,7 +175,7 @@ class Conversion:
         elif branches:
             here.result.setdefault(keyword, []).extend(branches)
 
-    def _any_of(self, here: _Here, keyword: str, value: Json) -> None:
+    def _any_of(self, here: _SchemaUnderWay, keyword: str, value: Json) -> None:
         """Makes `oneOf` an `anyOf` too: that a value fits two branches is no reason to refuse it.
 
         Branches become wider in both directions, so that more values fit two.
@@ -186,26 +186,31 @@ class Conversion:
         if self._direction == "exact":
             here.result[keyword] = converted
             return
-        told = [self._told(here, branch, inner) for branch, inner in zip(value, converted, strict=True)]
+        branches = [
+            self._with_discriminator(here, branch, inner) for branch, inner in zip(value, converted, strict=True)
+        ]
         if "anyOf" in here.result:
-            here.result.setdefault("allOf", []).append({"anyOf": told})
+            here.result.setdefault("allOf", []).append({"anyOf": branches})
         else:
-            here.result["anyOf"] = told
+            here.result["anyOf"] = branches
 
-    def _told(self, here: _Here, branch: Json, converted: Json) -> Json:
+    def _with_discriminator(self, here: _SchemaUnderWay, branch: Json, converted: Json) -> Json:
         """A branch that tells the value of the member that tells branches apart, if its schema does not say it."""
         reference = branch.get("$ref") if isinstance(branch, dict) else None
         if not isinstance(reference, str) or not isinstance(converted, dict):
             return converted
         parts = list(self._schemas.parts(branch, "allOf"))
-        told = (part["discriminator"] for part in (here.schema, *parts) if isinstance(part.get("discriminator"), dict))
-        discriminator: JsonObject = next(told, {})
+        discriminators = (
+            part["discriminator"] for part in (here.schema, *parts) if isinstance(part.get("discriminator"), dict)
+        )
+        discriminator: JsonObject = next(discriminators, {})
         name = discriminator.get("propertyName")
         if not isinstance(name, str):
             return converted
         members = [part["properties"].get(name) for part in parts if isinstance(part.get("properties"), dict)]
         is_said = any(
-            isinstance(one, dict) and ("const" in one or len(texts_of(one.get("enum"))) == 1) for one in members
+            isinstance(member, dict) and ("const" in member or len(texts_of(member.get("enum"))) == 1)
+            for member in members
         )
         if is_said:
             return converted
@@ -216,7 +221,7 @@ class Conversion:
         text = next((part["description"] for part in parts if isinstance(part.get("description"), str)), "")
         return {**converted, "description": harmless(f"{name}: {values}\n\n{text}")}
 
-    def _properties(self, here: _Here, keyword: str, value: Json) -> None:
+    def _properties(self, here: _SchemaUnderWay, keyword: str, value: Json) -> None:
         if isinstance(value, dict):
             required = texts_of(here.schema.get("required")) if self._direction == "input" else ()
             members: JsonObject = {}
@@ -227,18 +232,18 @@ class Conversion:
             if members:
                 here.result[keyword] = members
 
-    def _by_pattern(self, here: _Here, keyword: str, value: Json) -> None:
+    def _by_pattern(self, here: _SchemaUnderWay, keyword: str, value: Json) -> None:
         if isinstance(value, dict):
             patterns = {name: self._schemas.pattern(name) for name in value}
             here.result[keyword] = {
                 pattern: self._optional(value[name]) for name, pattern in patterns.items() if pattern is not None
             }
 
-    def _dependent_schemas(self, here: _Here, keyword: str, value: Json) -> None:
+    def _dependent_schemas(self, here: _SchemaUnderWay, keyword: str, value: Json) -> None:
         if isinstance(value, dict):
             here.result[keyword] = {name: self.schema(inner, here.without) for name, inner in value.items()}
 
-    def _dependent_required(self, here: _Here, keyword: str, value: Json) -> None:
+    def _dependent_required(self, here: _SchemaUnderWay, keyword: str, value: Json) -> None:
         if isinstance(value, dict) and self._direction != "patch":
             here.result[keyword] = {
                 name: [other for other in texts_of(others) if other not in here.without]
@@ -246,7 +251,7 @@ class Conversion:
                 if isinstance(others, list)
             }
 
-    def _dependencies(self, here: _Here, _: str, value: Json) -> None:
+    def _dependencies(self, here: _SchemaUnderWay, _: str, value: Json) -> None:
         """What drafts before 2019-09 say with one keyword."""
         if isinstance(value, dict):
             named = {name: inner for name, inner in value.items() if isinstance(inner, list)}
@@ -254,12 +259,12 @@ class Conversion:
             self._dependent_required(here, "dependentRequired", named)
             self._dependent_schemas(here, "dependentSchemas", schemas)
 
-    def _dialect(self, _here: _Here, _: str, value: Json) -> None:
+    def _dialect(self, _here: _SchemaUnderWay, _: str, value: Json) -> None:
         check_dialect(value)
 
     # What they share.
 
-    def _require(self, here: _Here) -> None:
+    def _require(self, here: _SchemaUnderWay) -> None:
         """Adds `required`, which documents of 3.0 also say in the schemas of the members themselves."""
         required, properties = texts_of(here.schema.get("required")), here.schema.get("properties")
         if self._direction == "patch":
@@ -291,20 +296,20 @@ class Conversion:
 
     def _branches(self, value: list[Json], without: frozenset[str]) -> tuple[list[Json], list[Json]]:
         """The alternatives that refer to something, as they are and converted. Raises UnresolvedError if none does."""
-        left: list[Json] = []
+        usable: list[Json] = []
         converted: list[Json] = []
         wrong: UnresolvedError | None = None
         for branch in value:
             try:
                 converted.append(self.schema(branch, without))
-                left.append(branch)
+                usable.append(branch)
             except UnresolvedError as exc:
                 wrong = exc
-        if wrong is not None and not left:
+        if wrong is not None and not usable:
             raise wrong
         if wrong is not None:
             self._schemas.warn(f"An alternative is left out: {wrong}")
-        return left, converted
+        return usable, converted
 
     def _as(self, direction: Direction) -> Conversion:
         return Conversion(self._schemas, direction, self._needed)
@@ -313,7 +318,7 @@ class Conversion:
         self._schemas.warn(f"A schema has the {keyword} {str(value)[:SHOWN]!r}, which there is not; it is left out.")
 
 
-_CONVERSIONS: dict[str, Callable[[Conversion, _Here, str, Json], None]] = {
+_CONVERSIONS: dict[str, Callable[[Conversion, _SchemaUnderWay, str, Json], None]] = {
     "$ref": Conversion._reference,
     "$dynamicRef": Conversion._reference,
     "$schema": Conversion._dialect,
@@ -353,7 +358,7 @@ class Converter(DocumentSchemas):
 
     def __init__(self, document: Document) -> None:
         super().__init__(document)
-        self._definitions: dict[Key, tuple[Json, Needed]] = {}
+        self._definitions: dict[DefinitionKey, tuple[Json, Needed]] = {}
 
     def convert(self, schema: Json, direction: Direction, needed: Needed) -> JsonObject:
         """A schema of the document in JSON Schema. Adds to `needed` what it refers to. Raises OperationError."""
@@ -369,18 +374,18 @@ class Converter(DocumentSchemas):
 
     def definitions(self, needed: Needed) -> JsonObject:
         """Definitions and all that they refer to, by their names. Raises OperationError."""
-        found: JsonObject = {}
+        definitions: JsonObject = {}
         waiting = list(needed.items())
         while waiting:
             name, key = waiting.pop()
-            if name not in found:
-                if len(found) == MAX_DEFINITIONS:
+            if name not in definitions:
+                if len(definitions) == MAX_DEFINITIONS:
                     raise OperationError(f"Its schemas refer to more than {MAX_DEFINITIONS} others.")
-                found[name], leads_to = self._definition(key)
+                definitions[name], leads_to = self._definition(key)
                 waiting.extend(leads_to.items())
-        return dict(sorted(found.items()))
+        return dict(sorted(definitions.items()))
 
-    def _definition(self, key: Key) -> tuple[Json, Needed]:
+    def _definition(self, key: DefinitionKey) -> tuple[Json, Needed]:
         if key not in self._definitions:
             needed: Needed = {}
             try:
@@ -484,7 +489,7 @@ def or_null(schema: Json) -> Json:
         if "enum" in schema and None not in schema["enum"]:
             result["enum"] = [*schema["enum"], None]
         return result
-    told = {key: value for key, value in schema.items() if key in ANNOTATIONS}
+    annotations = {key: value for key, value in schema.items() if key in ANNOTATIONS}
     rest = {key: value for key, value in schema.items() if key not in ANNOTATIONS}
     branches = rest["anyOf"] if rest.keys() == {"anyOf"} else [rest]
-    return {**told, "anyOf": branches if NULL in branches else [*branches, NULL]}
+    return {**annotations, "anyOf": branches if NULL in branches else [*branches, NULL]}

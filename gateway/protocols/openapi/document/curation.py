@@ -194,8 +194,8 @@ def _shared(names: Mapping[str, str], sources: Mapping[str, NameSource]) -> list
     renamed: list[str] = []
     for several in places.values():
         if len(several) > 1:
-            given = [place for place in several if sources[place] == NameSource.GIVEN]
-            renamed += several if len(given) != 1 else [place for place in several if place != given[0]]
+            by_operator = [place for place in several if sources[place] == NameSource.GIVEN]
+            renamed += several if len(by_operator) != 1 else [place for place in several if place != by_operator[0]]
     return [place for place in renamed if sources[place] < NameSource.DIGEST]
 
 

@@ -39,29 +39,23 @@ class DocumentError(ValueError):
 
 
 class Document:
-    """A document. `root` is that of OpenAPI 3; `dialect` tells how its schemas are meant.
-
-    `title` and `version` are those of its `info`. `prefix` is the path that comes before those of its operations.
-    `warnings` are for the operator.
-    """
+    """A document, with references resolved where they are asked for."""
 
     def __init__(self, root: JsonObject, dialect: Dialect, url: str, variables: Mapping[str, str]) -> None:
-        self.root = root
-        self.dialect = dialect
+        self.root = root  # in the form of OpenAPI 3
+        self.dialect = dialect  # how its schemas are meant
         info = root.get("info")
         self.title = _text(info, "title")
         self.version = _text(info, "version")
-        self.warnings: list[str] = []
-        self._url = url
-        self._variables = variables
+        self.warnings: list[str] = []  # for the operator
         self._servers = Servers(root.get("servers"), url, variables)
         self.warnings += self._servers.warnings
 
     @property
     def components(self) -> JsonObject:
         """The parts that references name; empty if there are none."""
-        found = self.root.get("components")
-        return found if isinstance(found, dict) else {}
+        components = self.root.get("components")
+        return components if isinstance(components, dict) else {}
 
     def resolve(self, node: Json) -> JsonObject:
         """The object that a node is, or that its `$ref` leads to. Raises OperationError."""
@@ -147,10 +141,10 @@ def _dialect(root: JsonObject) -> tuple[Dialect, list[str]]:
         return "3.0", []
     if "openapi" not in root:
         raise DocumentError("The document says neither 'openapi' nor 'swagger'.")
-    found = VERSION.fullmatch(str(root["openapi"]))
-    if found is None:
+    match = VERSION.fullmatch(str(root["openapi"]))
+    if match is None:
         raise DocumentError(f"The document is OpenAPI {_shown(root['openapi'])}; 3.0, 3.1 and 3.2 are supported.")
-    match found[1]:
+    match match[1]:
         case "0":
             return "3.0", []
         case "1":
@@ -230,24 +224,24 @@ class Servers:
 
     def _choose(self, listed: Json) -> tuple[_Server, set[str]]:
         """The server at the backend's own origin, else the first; and the origins of all. Raises OperationError."""
-        found: list[_Server] = []
+        servers: list[_Server] = []
         wrong: OperationError | None = None
         for entry in listed if isinstance(listed, list) else []:
             try:
-                found.append(self._read(entry))
+                servers.append(self._read(entry))
             except OperationError as exc:
                 wrong = wrong or exc
-        if not found and wrong is not None:
+        if not servers and wrong is not None:
             raise wrong
-        own = (server for server in found if server.origin == self._origin)
-        return next(own, found[0] if found else _Server("", "")), {server.origin for server in found}
+        own = (server for server in servers if server.origin == self._origin)
+        return next(own, servers[0] if servers else _Server("", "")), {server.origin for server in servers}
 
     def _read(self, entry: Json) -> _Server:
         url = entry.get("url") if isinstance(entry, dict) else None
         if not isinstance(url, str):
             raise OperationError("It has a server without a url.")
         declared = entry.get("variables")
-        url = PLACEHOLDER.sub(lambda found: self._value(found[1], declared), url)
+        url = PLACEHOLDER.sub(lambda match: self._value(match[1], declared), url)
         try:
             parts = urlsplit(url, self._scheme)
             origin = _origin(parts)

@@ -22,7 +22,7 @@ from gateway.protocols.common.replies import (
     strip_bom,
 )
 from gateway.protocols.openapi.document import media
-from gateway.protocols.openapi.document.plan import Plan
+from gateway.protocols.openapi.document.plan import CallPlan
 from gateway.protocols.openapi.document.texts import MAX_MESSAGE, MAX_PLAIN, message_of, one_line
 
 BUSY = (408, 425, 429, 503)
@@ -57,7 +57,7 @@ SENTENCES = {
 }
 
 
-def result_of(reply: Answer, plan: Plan, invocation: Invocation, location: str | None) -> ToolResult:
+def result_of(reply: Answer, plan: CallPlan, invocation: Invocation, location: str | None) -> ToolResult:
     """The failure in an answer; `location` is where it points, as callers may see it.
 
     Raises BrokenReplyError for one that is no answer to a call, and GatewayError for a credential that was refused.
@@ -97,16 +97,16 @@ def _failed(message: str, **more: Json) -> ToolResult:
     return ToolResult(failure=ToolFailure(message=message, **more))
 
 
-def _refused(reply: Answer, message: str, document: Json, plan: Plan) -> ToolResult:
+def _refused(reply: Answer, message: str, document: Json, plan: CallPlan) -> ToolResult:
     """A refusal by the service itself, in its words."""
     status = reply.status
     if not message:
         message = f"{SENTENCES.get(status, 'The service refused the request')} ({status})."
     is_under_way = status == 409 and bool(plan.key_header)  # by the same key
-    said = one_line(reply.body.decode("utf-8", "replace"), MAX_DEVELOPER) if document else None
+    body = one_line(reply.body.decode("utf-8", "replace"), MAX_DEVELOPER) if document else None
     return _failed(
         message,
-        developer_message=said if said != message else None,
+        developer_message=body if body != message else None,
         can_retry=is_under_way,
         retry_after_ms=wait_ms(reply) if is_under_way else None,
         extras={"status": status},
@@ -127,25 +127,27 @@ def _busy(reply: Answer, message: str, invocation: Invocation) -> ToolResult:
 # Credentials.
 
 
-def _credential_refusal(reply: Answer, plan: Plan, invocation: Invocation) -> ToolResult | None:
+def _credential_refusal(reply: Answer, plan: CallPlan, invocation: Invocation) -> ToolResult | None:
     """What a 401 or 403 means; None for one that is about what was asked for, and not about a credential.
 
     Raises MISSING_REQUIREMENTS for what the caller lent, or should have, and BACKEND_UNAVAILABLE for our own.
     """
-    tokens = [each.id for each in plan.access.lent if not each.is_secret]
+    tokens = [credential.id for credential in plan.access.lent if not credential.is_secret]
     if reply.status == 403:
         challenges = (value for name, value in reply.headers if name == CHALLENGE and INSUFFICIENT.search(value))
         challenge = next(challenges, None)
         if challenge is None or not tokens:
             return None
-        found = SCOPE.search(challenge)
+        scope = SCOPE.search(challenge)
         message = "The service asks for scopes that the token does not have."
-        return _ask_for(tokens, message, found[1].decode("ascii").split() if found else [], invocation)
+        return _ask_for(tokens, message, scope[1].decode("ascii").split() if scope else [], invocation)
     if tokens:
         return _ask_for(tokens, "The service does not accept the token, or needs one.", [], invocation)
     # Only the operator can do anything about a secret that the route supplies: the tool does not ask for that.
     needed = invocation.tool.requires.secrets
-    secrets = [{"id": each.id} for each in plan.access.lent if each.is_secret and each.id in needed]
+    secrets = [
+        {"id": credential.id} for credential in plan.access.lent if credential.is_secret and credential.id in needed
+    ]
     if not secrets:
         raise not_ours("the service does not accept our credential (401), or wants one")
     message = "The service does not accept the secret, or needs one."
@@ -159,8 +161,8 @@ def _ask_for(tokens: list[str], message: str, scopes: list[str], invocation: Inv
         message += f" It asks for: {' '.join(scopes)}."
     message = one_line(message, MAX_MESSAGE)
     # No more than protocols have: the scopes of each provider stand in the definition of the tool.
-    if asked := [{"id": provider, "url": urls[provider]} for provider in tokens if provider in urls]:
-        raise GatewayError(ErrorCode.MISSING_REQUIREMENTS, message, missing={"authorization": asked})
+    if providers := [{"id": provider, "url": urls[provider]} for provider in tokens if provider in urls]:
+        raise GatewayError(ErrorCode.MISSING_REQUIREMENTS, message, missing={"authorization": providers})
     return _failed(message)
 
 
@@ -169,10 +171,10 @@ def _ask_for(tokens: list[str], message: str, scopes: list[str], invocation: Inv
 
 def _document(reply: Answer) -> Json:
     """The JSON in a refusal; None if there is none that is worth reading."""
-    body, said = reply.body, reply.header(b"content-type")
+    body, content_type = reply.body, reply.header(b"content-type")
     if not body or len(body) > jsontext.ALWAYS_HERE_BYTES:
         return None
-    if said is not None and not media.is_json(media.essence(said.decode("latin-1"))):
+    if content_type is not None and not media.is_json(media.essence(content_type.decode("latin-1"))):
         return None
     try:
         return jsontext.decode_answer(strip_bom(body), MAX_DEPTH)
@@ -182,10 +184,10 @@ def _document(reply: Answer) -> Json:
 
 def _plain(reply: Answer) -> str:
     """The text of a refusal in plain text, which a page for browsers is not."""
-    said = (reply.header(b"content-type") or b"").decode("latin-1")
-    if media.essence(said) != "text/plain":
+    content_type = (reply.header(b"content-type") or b"").decode("latin-1")
+    if media.essence(content_type) != "text/plain":
         return ""
-    text = (media.decoded(reply.body[: 4 * MAX_PLAIN], said) or "").strip()
+    text = (media.decoded(reply.body[: 4 * MAX_PLAIN], content_type) or "").strip()
     return "" if text.startswith("<") else one_line(text, MAX_PLAIN)
 
 
@@ -196,7 +198,7 @@ def wait_ms(reply: Answer) -> int | None:
     """How long to wait, by `Retry-After` or by the reset of a limit, in milliseconds; a day at most."""
     seconds: float | None = retry_after_s(reply)
     if seconds is None:
-        seconds = next((found for name in RESETS if (found := _reset_s(reply, name)) is not None), None)
+        seconds = next((reset for name in RESETS if (reset := _reset_s(reply, name)) is not None), None)
     return None if seconds is None else min(math.ceil(seconds * 1000), MAX_RETRY_AFTER_MS)
 
 

@@ -34,13 +34,13 @@ USUALLY_WITHOUT_BODY = ("GET", "HEAD", "DELETE", "OPTIONS")  # RFC 9110, 9.3: a 
 
 
 class Input(Struct, frozen=True, kw_only=True):
-    """The schema of a tool's arguments, and how they are sent. `not_inferrable`: arguments no model can know."""
+    """The schema of a tool's arguments, and how they are sent."""
 
     schema: JsonObject
     parameters: tuple[Parameter, ...]
     body: BodyPlan | None
     warnings: tuple[str, ...] = ()
-    not_inferrable: tuple[str, ...] = ()
+    not_inferrable: tuple[str, ...] = ()  # arguments that no model can know
 
 
 def input_of(
@@ -72,11 +72,11 @@ def _input_of(
     warnings: list[str] = []
     given_names = {*terms.arguments, *tool_terms.arguments, *tool_terms.hide}
     arguments = arguments_of(operation, converter, excluded, warnings, given_names)
-    _check_known(arguments, operation, tool_terms)
-    arguments = _as_said(arguments, operation, terms, tool_terms)
+    _check_names(arguments, operation, tool_terms)
+    arguments = _apply_terms(arguments, operation, terms, tool_terms)
     needed: Needed = {}
     properties: JsonObject = {}
-    for argument in [one for one in arguments if one.fixed is UNSET]:
+    for argument in [argument for argument in arguments if argument.fixed is UNSET]:
         try:
             schema = converter.convert(argument.schema, "input", needed)
         except UnresolvedError as exc:
@@ -85,18 +85,20 @@ def _input_of(
             warnings.append(f"Its parameter {argument.name[:64]!r} is left out: {exc}")
             arguments.remove(argument)
             continue
-        properties[argument.argument] = _described(schema, _told(argument, tool_terms))
-    shown = [one for one in arguments if one.fixed is UNSET]
-    required = [one.argument for one in shown if one.required]
+        properties[argument.argument] = _described(schema, _descriptions(argument, tool_terms))
+    shown = [argument for argument in arguments if argument.fixed is UNSET]
+    required = [argument.argument for argument in shown if argument.required]
     body = _body(operation, converter, terms, tool_terms, needed, properties, required, warnings)
     schema = _root(properties, required, converter.definitions(needed))
     arrays = _deep_arrays(terms, arguments, body, converter)
     return Input(
-        schema=_small(schema, terms.bounds.max_schema_bytes, warnings),
-        parameters=tuple(_parameter(one, arrays) for one in arguments),
+        schema=_shrink(schema, terms.bounds.max_schema_bytes, warnings),
+        parameters=tuple(_parameter(argument, arrays) for argument in arguments),
         body=body and replace(body, deep_arrays=arrays if _is_deep(body) else "repeat"),
         warnings=tuple(warnings),
-        not_inferrable=tuple(one.argument for one in shown if one.required and one.where in ("header", "cookie")),
+        not_inferrable=tuple(
+            argument.argument for argument in shown if argument.required and argument.where in ("header", "cookie")
+        ),
     )
 
 
@@ -110,7 +112,7 @@ def _root(properties: JsonObject, required: list[str], definitions: JsonObject) 
 
 
 def _is_deep(body: BodyPlan) -> bool:
-    return any(one.style == "deepObject" for one in body.fields.values())
+    return any(field.style == "deepObject" for field in body.fields.values())
 
 
 def _deep_arrays(terms: Terms, arguments: list[Argument], body: BodyPlan | None, converter: Converter) -> DeepArrays:
@@ -122,7 +124,7 @@ def _deep_arrays(terms: Terms, arguments: list[Argument], body: BodyPlan | None,
         return terms.deep_arrays
     if body is not None and body.deep_arrays == "brackets":
         return "brackets"
-    deep = [one.schema for one in arguments if one.style == "deepObject" and not one.media_type]
+    deep = [argument.schema for argument in arguments if argument.style == "deepObject" and not argument.media_type]
     return "brackets" if any("array" in kinds_of(schema, converter) for schema in deep) else "repeat"
 
 
@@ -142,7 +144,7 @@ def _parameter(argument: Argument, arrays: DeepArrays) -> Parameter:
     )
 
 
-def _told(argument: Argument, tool_terms: ToolTerms) -> tuple[str, ...]:
+def _descriptions(argument: Argument, tool_terms: ToolTerms) -> tuple[str, ...]:
     """What a parameter says of itself, and what else there is to say of it."""
     is_changed = argument.argument not in (argument.name, *tool_terms.rename.values())
     return (
@@ -152,9 +154,9 @@ def _told(argument: Argument, tool_terms: ToolTerms) -> tuple[str, ...]:
     )
 
 
-def _described(schema: JsonObject, told: tuple[str, ...]) -> JsonObject:
+def _described(schema: JsonObject, texts: tuple[str, ...]) -> JsonObject:
     """A converted schema with the description of its place, which says more than that of its type."""
-    description, *more = told
+    description, *more = texts
     text = " ".join(filter(None, (harmless(description) or schema.get("description", ""), *more)))
     return {**schema, "description": text} if text else schema
 
@@ -162,13 +164,13 @@ def _described(schema: JsonObject, told: tuple[str, ...]) -> JsonObject:
 # What the operator says of arguments.
 
 
-def _check_known(arguments: list[Argument], operation: Operation, tool_terms: ToolTerms) -> None:
+def _check_names(arguments: list[Argument], operation: Operation, tool_terms: ToolTerms) -> None:
     """Raises OperationError for terms about arguments that there are not: a value that was to be fixed would not be."""
-    known = {one.argument for one in arguments} | {one.name for one in arguments}
+    names = {argument.argument for argument in arguments} | {argument.name for argument in arguments}
     for name in (*tool_terms.arguments, *tool_terms.hide, *tool_terms.rename, *tool_terms.encoded_slashes):
         about_body = operation.body is not None and (name == BODY or name.startswith(POINTER))
-        if name not in known and not about_body:
-            have = ", ".join(sorted(one.argument for one in arguments))[:200] or "none"
+        if name not in names and not about_body:
+            have = ", ".join(sorted(argument.argument for argument in arguments))[:200] or "none"
             raise OperationError(
                 f"Its entry under tools names the argument {name[:64]!r}, which the operation does not have; "
                 f"it has {have}."
@@ -177,55 +179,57 @@ def _check_known(arguments: list[Argument], operation: Operation, tool_terms: To
 
 def _fixed(arguments: list[Argument], values: Mapping[str, Json]) -> dict[str, Json]:
     """The values that the operator gives arguments, which are named as such or as the document names them."""
-    own = {one.argument for one in arguments}
+    own = {argument.argument for argument in arguments}
     fixed: dict[str, Json] = {}
-    for one in arguments:
-        if one.argument in values:
-            fixed[one.argument] = values[one.argument]
-        elif one.name in values and one.name not in own:
-            fixed[one.argument] = values[one.name]
+    for argument in arguments:
+        if argument.argument in values:
+            fixed[argument.argument] = values[argument.argument]
+        elif argument.name in values and argument.name not in own:
+            fixed[argument.argument] = values[argument.name]
     return fixed
 
 
 def _hidden(arguments: list[Argument], fixed: Mapping[str, Json], tool_terms: ToolTerms) -> set[str]:
     """The arguments that are left out. Raises OperationError for one without which there is no call."""
-    own = {one.argument for one in arguments}
+    own = {argument.argument for argument in arguments}
     hidden = {
-        one.argument
-        for one in arguments
-        if one.argument in tool_terms.hide or (one.name in tool_terms.hide and one.name not in own)
+        argument.argument
+        for argument in arguments
+        if argument.argument in tool_terms.hide or (argument.name in tool_terms.hide and argument.name not in own)
     } - fixed.keys()
-    for one in arguments:
-        if one.argument in hidden and one.required:
+    for argument in arguments:
+        if argument.argument in hidden and argument.required:
             raise OperationError(
-                f"Its entry under tools hides the argument {one.argument!r}, which is required; give it a value."
+                f"Its entry under tools hides the argument {argument.argument!r}, which is required; give it a value."
             )
     return hidden
 
 
-def _as_said(arguments: list[Argument], operation: Operation, terms: Terms, tool_terms: ToolTerms) -> list[Argument]:
+def _apply_terms(
+    arguments: list[Argument], operation: Operation, terms: Terms, tool_terms: ToolTerms
+) -> list[Argument]:
     """The arguments with the operator's values, and by the operator's names. Raises OperationError."""
-    given = _fixed(arguments, terms.arguments) | _fixed(arguments, tool_terms.arguments)
-    fixed = dict.fromkeys(_hidden(arguments, given, tool_terms)) | given  # null is not sent
-    own = {one.argument for one in arguments}
-    found: list[Argument] = []
-    for one in arguments:
-        key = one.argument if one.argument in tool_terms.rename or one.name in own else one.name
-        if key in tool_terms.rename and one.argument in fixed:
+    values = _fixed(arguments, terms.arguments) | _fixed(arguments, tool_terms.arguments)
+    fixed = dict.fromkeys(_hidden(arguments, values, tool_terms)) | values  # null is not sent
+    own = {argument.argument for argument in arguments}
+    changed: list[Argument] = []
+    for argument in arguments:
+        key = argument.argument if argument.argument in tool_terms.rename or argument.name in own else argument.name
+        if key in tool_terms.rename and argument.argument in fixed:
             raise OperationError(f"Its entry under tools renames the argument {key[:64]!r}, which callers do not see.")
-        found.append(
+        changed.append(
             replace(
-                one,
-                argument=tool_terms.rename.get(key, one.argument),
-                fixed=fixed.get(one.argument, UNSET),
-                encoded_slashes=one.argument in tool_terms.encoded_slashes,
+                argument,
+                argument=tool_terms.rename.get(key, argument.argument),
+                fixed=fixed.get(argument.argument, UNSET),
+                encoded_slashes=argument.argument in tool_terms.encoded_slashes,
             )
         )
-    names = [one.argument for one in found if one.fixed is UNSET]
+    names = [argument.argument for argument in changed if argument.fixed is UNSET]
     names += [tool_terms.rename.get(BODY, BODY)] if operation.body is not None else []
     if twice := next((name for name in names if names.count(name) > 1), ""):
         raise OperationError(f"Its entry under tools gives two of its arguments the name {twice!r}.")
-    return found
+    return changed
 
 
 # The body.
@@ -253,7 +257,7 @@ def _body(
         return None
     if operation.method in USUALLY_WITHOUT_BODY:
         warnings.append(f"It takes a body with {operation.method}, which some servers and proxies drop.")
-    schema, fixed, hidden = taken_out(payload.schema, converter, terms, tool_terms)
+    schema, fixed, hidden = without_operators_members(payload.schema, converter, terms, tool_terms)
     if payload.kind in FORMS and not has_member(payload.schema, METHOD_FIELD, converter):
         hidden += (f"/{METHOD_FIELD}",)
     if "" not in fixed:
@@ -283,7 +287,7 @@ def _body(
 # The size.
 
 
-def _small(schema: JsonObject, most: int, warnings: list[str]) -> JsonObject:
+def _shrink(schema: JsonObject, most: int, warnings: list[str]) -> JsonObject:
     """A schema of so many bytes at most, if need be without what its inner parts say of themselves.
 
     Raises OperationError.
@@ -292,8 +296,8 @@ def _small(schema: JsonObject, most: int, warnings: list[str]) -> JsonObject:
     if size <= most:
         return schema
     small = _undescribed(schema, 0)
-    if (left := len(encode(small))) > most:
-        raise OperationError(f"Its input schema has {left} bytes; {most} are allowed (discovery.max_schema).")
+    if (small_size := len(encode(small))) > most:
+        raise OperationError(f"Its input schema has {small_size} bytes; {most} are allowed (discovery.max_schema).")
     warnings.append(f"Its input schema has {size} bytes; the descriptions of inner members are left out.")
     return small
 
@@ -311,34 +315,31 @@ POINTER = f"/{BODY}/"  # begins the JSON Pointer to a member of the body
 _IN_PLACE = ("allOf", "anyOf", "oneOf")
 
 
-class Taken(NamedTuple):
-    """The schema of a body without members of which the operator speaks.
-
-    `fixed` are the values of some by JSON Pointer, `hidden` the pointers of the others.
-    """
+class CallerBody(NamedTuple):
+    """A body without the members that the operator fixes or hides."""
 
     schema: Json
-    fixed: dict[str, Json]
-    hidden: tuple[str, ...] = ()
+    fixed: dict[str, Json]  # the operator's values, by JSON Pointer
+    hidden: tuple[str, ...] = ()  # JSON Pointers
 
 
-def taken_out(schema: Json, converter: Converter, terms: Terms, tool_terms: ToolTerms) -> Taken:
+def without_operators_members(schema: Json, converter: Converter, terms: Terms, tool_terms: ToolTerms) -> CallerBody:
     """Takes members out of a body.
 
     What is said for all operations is for those whose body has such a member. Raises OperationError for terms that the
     body does not fit.
     """
     if BODY in tool_terms.arguments:
-        return Taken(schema, {"": tool_terms.arguments[BODY]})
+        return CallerBody(schema, {"": tool_terms.arguments[BODY]})
     values = {name: value for name, value in terms.arguments.items() if name.startswith(POINTER)}
     values = {name: value for name, value in values.items() if _is_declared(schema, _tokens(name), converter)}
     values |= {name: value for name, value in tool_terms.arguments.items() if name.startswith(POINTER)}
     for name in values:
-        schema = _taken(schema, _tokens(name), converter)
+        schema = _without_member(schema, _tokens(name), converter)
     hidden = [name for name in tool_terms.hide if name.startswith(POINTER) and name not in values]
     for name in hidden:
-        schema = _taken(schema, _tokens(name), converter, is_hidden=True)
-    return Taken(schema, {_below(name): value for name, value in values.items()}, tuple(map(_below, hidden)))
+        schema = _without_member(schema, _tokens(name), converter, is_hidden=True)
+    return CallerBody(schema, {_below(name): value for name, value in values.items()}, tuple(map(_below, hidden)))
 
 
 def has_member(schema: Json, name: str, converter: Converter) -> bool:
@@ -378,7 +379,7 @@ def _is_declared(schema: Json, tokens: Sequence[str], converter: Converter) -> b
     return True
 
 
-def _taken(schema: Json, tokens: Sequence[str], converter: Converter, *, is_hidden: bool = False) -> Json:
+def _without_member(schema: Json, tokens: Sequence[str], converter: Converter, *, is_hidden: bool = False) -> Json:
     """A schema without one member. Raises OperationError if there is no such member, or it is hidden and required.
 
     An object of which nothing is said may have any.
@@ -393,25 +394,25 @@ def _taken(schema: Json, tokens: Sequence[str], converter: Converter, *, is_hidd
         raise OperationError(f"The configuration hides {token[:64]!r} in its body, which is required; give it a value.")
     if rest and token not in members:
         return schema  # what is inside an object of which nothing is said
-    schema = _without(schema, tokens, converter, is_hidden=is_hidden)
+    schema = _strip_member(schema, tokens, converter, is_hidden=is_hidden)
     if rest or not isinstance(schema, dict):
         return schema
     unwanted = {"not": {"required": [token]}}
     return {**schema, "allOf": [*(schema.get("allOf") or ()), unwanted]}
 
 
-def _without(schema: Json, tokens: Sequence[str], converter: Converter, *, is_hidden: bool) -> Json:
+def _strip_member(schema: Json, tokens: Sequence[str], converter: Converter, *, is_hidden: bool) -> Json:
     if not isinstance(schema, dict):
         return schema
     schema = dict(converter.resolve(schema))
     token, *rest = tokens
     for keyword in _IN_PLACE:
         if isinstance(branches := schema.get(keyword), list):
-            schema[keyword] = [_without(branch, tokens, converter, is_hidden=is_hidden) for branch in branches]
+            schema[keyword] = [_strip_member(branch, tokens, converter, is_hidden=is_hidden) for branch in branches]
     properties = schema.get("properties")
     if isinstance(properties, dict) and token in properties:
-        inner = {token: _taken(properties[token], rest, converter, is_hidden=is_hidden)} if rest else {}
-        schema["properties"] = {name: one for name, one in properties.items() if name != token} | inner
+        inner = {token: _without_member(properties[token], rest, converter, is_hidden=is_hidden)} if rest else {}
+        schema["properties"] = {name: inner for name, inner in properties.items() if name != token} | inner
     if not rest and isinstance(required := schema.get("required"), list):
         schema["required"] = [name for name in required if name != token]
     return schema

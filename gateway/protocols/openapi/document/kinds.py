@@ -35,12 +35,12 @@ def kinds_of(schema: Json, converter: Converter) -> frozenset[str]:
     for keyword in ("anyOf", "oneOf"):
         branches = schema.get(keyword)
         if isinstance(branches, list) and branches:
-            found = [
+            alternatives = [
                 kinds_of(branch if "$ref" not in branch else converter.resolve(branch), converter)
                 for branch in branches
                 if isinstance(branch, dict)
             ]
-            return frozenset().union(*found) if all(found) else frozenset()
+            return frozenset().union(*alternatives) if all(alternatives) else frozenset()
     return frozenset()
 
 
@@ -54,7 +54,7 @@ def restricted(schema: Json, kinds: frozenset[str], converter: Converter) -> Jso
 
     Raises OperationError if there are none.
     """
-    if "null" in kinds and (found := kinds_of(schema, converter)) and found <= SCALARS & kinds:
+    if "null" in kinds and (own_kinds := kinds_of(schema, converter)) and own_kinds <= SCALARS & kinds:
         return schema  # as most are
     return _Restriction(kinds, converter, items=ITEMS, members=SCALARS).of(schema)
 
@@ -80,42 +80,42 @@ class _Restriction:
             raise OperationError(NO_FORM)
         if not isinstance(schema, dict):
             schema = {}
-        found = self._resolved(schema)
-        result = dict(found) if "null" in self._kinds else _without_null(found)
+        source = self._resolved(schema)
+        result = dict(source) if "null" in self._kinds else _without_null(source)
         for keyword in (*_BRANCHES, "allOf"):
-            if isinstance(branches := found.get(keyword), list) and branches:
+            if isinstance(branches := source.get(keyword), list) and branches:
                 result[keyword] = self._branches(branches, are_all=keyword == "allOf")
-        self._restrict_options(found, result)
-        self._restrict_type(found, result, self._restrict_inner(found, result))
-        return schema if result == found else result
+        self._restrict_options(source, result)
+        self._restrict_type(source, result, self._restrict_inner(source, result))
+        return schema if result == source else result
 
-    def _restrict_options(self, found: JsonObject, result: JsonObject) -> None:
+    def _restrict_options(self, source: JsonObject, result: JsonObject) -> None:
         """Takes values out of an `enum` that are of other kinds. Raises OperationError if there are no more."""
-        options = result.get("enum", [found["const"]] if "const" in found else None)
+        options = result.get("enum", [source["const"]] if "const" in source else None)
         if isinstance(options, list) and options:
-            left = [option for option in options if _kind(option) in self._kinds]
-            if not left:
+            allowed = [option for option in options if _kind(option) in self._kinds]
+            if not allowed:
                 raise OperationError(NO_FORM)
             if "enum" in result:
-                result["enum"] = left
+                result["enum"] = allowed
 
-    def _restrict_inner(self, found: JsonObject, result: JsonObject) -> frozenset[str]:
+    def _restrict_inner(self, source: JsonObject, result: JsonObject) -> frozenset[str]:
         """Restricts what is inside arrays and objects. Returns the kinds that values can still have."""
-        kinds = self._kinds_left(found)
+        kinds = self._kinds_left(source)
         if self._items is not None and "array" in kinds:
-            kinds -= self._restrict_items(found, result, self._items)
+            kinds -= self._restrict_items(source, result, self._items)
         if self._members is not None and "object" in kinds:
-            kinds -= self._restrict_members(found, result, self._members)
+            kinds -= self._restrict_members(source, result, self._members)
         if not kinds:
             raise OperationError(NO_FORM)
         return kinds
 
-    def _restrict_type(self, found: JsonObject, result: JsonObject, kinds: frozenset[str]) -> None:
-        declared = _declared(found)
+    def _restrict_type(self, source: JsonObject, result: JsonObject, kinds: frozenset[str]) -> None:
+        declared = _declared(source)
         if declared is not None:
             if not kinds.issuperset(declared):
                 result["type"] = [kind for kind in sorted(declared) if kind in kinds]
-        elif kinds != (self._kinds if _says_kinds(found) else VALUES):
+        elif kinds != (self._kinds if _says_kinds(source) else VALUES):
             result["type"] = sorted(kinds - {"integer"} if "number" in kinds else kinds)
 
     def _resolved(self, schema: JsonObject) -> JsonObject:
@@ -127,16 +127,16 @@ class _Restriction:
 
     def _branches(self, branches: list[Json], *, are_all: bool) -> list[Json]:
         """The branches that may hold, or all of those that have to. Raises OperationError."""
-        left: list[Json] = []
+        usable: list[Json] = []
         for branch in branches:
             try:
-                left.append(self.of(branch))
+                usable.append(self.of(branch))
             except OperationError:
                 if are_all:
                     raise
-        if not left:
+        if not usable:
             raise OperationError(NO_FORM)
-        return left
+        return usable
 
     def _kinds_left(self, schema: JsonObject) -> frozenset[str]:
         """The kinds that values may have, by this schema itself."""
@@ -153,11 +153,11 @@ class _Restriction:
         """Makes items ones of some kinds. Returns the kinds that no value can have then."""
         items = schema.get("items", {})
         try:
-            for keyword, one in (("items", items), ("prefixItems", schema.get("prefixItems"))):
-                if isinstance(one, list):
-                    result[keyword] = [of_kinds(each, kinds, self._converter) for each in one]
-                elif one is not None:
-                    result[keyword] = of_kinds(one, kinds, self._converter)
+            for keyword, value in (("items", items), ("prefixItems", schema.get("prefixItems"))):
+                if isinstance(value, list):
+                    result[keyword] = [of_kinds(item, kinds, self._converter) for item in value]
+                elif value is not None:
+                    result[keyword] = of_kinds(value, kinds, self._converter)
         except OperationError:
             for keyword in ("items", "prefixItems"):
                 result.pop(keyword, None)
@@ -170,16 +170,16 @@ class _Restriction:
         """Makes members ones of some kinds, without those that cannot be. Returns kinds that no value can have then."""
         required = texts_of(schema.get("required"))
         properties = schema.get("properties")
-        left: JsonObject = {}
+        members: JsonObject = {}
         for name, inner in properties.items() if isinstance(properties, dict) else ():
             try:
-                left[name] = of_kinds(inner, kinds, self._converter)
+                members[name] = of_kinds(inner, kinds, self._converter)
             except OperationError:
                 if name in required:
                     result.pop("properties", None)
                     return frozenset({"object"})
         if isinstance(properties, dict):
-            result["properties"] = left
+            result["properties"] = members
         if schema.get("additionalProperties") is not False and not _is_in_place(schema):
             try:
                 result["additionalProperties"] = of_kinds(
@@ -196,16 +196,16 @@ def _kind(value: Json) -> str:
 
 
 def _without_null(schema: JsonObject) -> JsonObject:
-    left = {key: value for key, value in schema.items() if key not in ("nullable", "x-nullable")}
-    if isinstance(options := left.get("enum"), list) and None in options:
-        left["enum"] = [option for option in options if option is not None]
-    return left
+    result = {key: value for key, value in schema.items() if key not in ("nullable", "x-nullable")}
+    if isinstance(options := result.get("enum"), list) and None in options:
+        result["enum"] = [option for option in options if option is not None]
+    return result
 
 
 def _says_kinds(schema: JsonObject) -> bool:
     """Whether other keywords than `type` say what kinds values are of."""
     lists = (schema.get(keyword) for keyword in (*_BRANCHES, "allOf", "enum"))
-    return "const" in schema or any(isinstance(each, list) and each for each in lists)
+    return "const" in schema or any(isinstance(value, list) and value for value in lists)
 
 
 def _declared(schema: JsonObject) -> frozenset[str] | None:

@@ -30,8 +30,8 @@ def essence(media_type: str) -> str:
 
 def charset_of(media_type: str) -> str:
     """The charset that a media type names; empty if it names none."""
-    found = CHARSET.search(media_type)
-    return found[1] if found else ""
+    match = CHARSET.search(media_type)
+    return match[1] if match else ""
 
 
 def is_json(kind: str) -> bool:

@@ -33,25 +33,20 @@ NO_NAME = re.compile(r"[+#./;?&*].*|.*[*]")  # of RFC 6570, which are not OpenAP
 
 
 class Operation(Struct, frozen=True, kw_only=True):
-    """One operation. `method` is in capitals, `template` the path as the document has it, `prefix` that of its server.
+    """One operation, without references but those of its schemas."""
 
-    `parameters` are those of its path and its own, without references; `body`, `responses` and their media types are
-    resolved, but for schemas. `security` is a list of alternatives, each with its scopes by scheme; None: the document
-    says nothing.
-    """
-
-    method: str
-    template: str
-    prefix: str
+    method: str  # in capitals
+    template: str  # its path as the document has it
+    prefix: str  # the path of its server
     id: str = ""
     summary: str = ""
     description: str = ""
     tags: tuple[str, ...] = ()
     is_deprecated: bool = False
-    parameters: Sequence[JsonObject] = ()
+    parameters: Sequence[JsonObject] = ()  # those of its path and its own
     body: JsonObject | None = None
-    responses: JsonObject = {}
-    security: Sequence[JsonObject] | None = None
+    responses: JsonObject = {}  # by status, `2XX` or `default`
+    security: Sequence[JsonObject] | None = None  # alternatives: scopes by scheme; None: the document says nothing
     is_offered: bool = True  # false: the document has `x-mcp: false` for it
 
     @property
@@ -61,14 +56,11 @@ class Operation(Struct, frozen=True, kw_only=True):
 
 
 class PartialOperation(Struct, frozen=True):
-    """An operation as far as choosing and naming it takes: without prefix, parameters, body, responses and security.
-
-    `node` is the document's, `path_node` that of its path.
-    """
+    """An operation as far as choosing and naming it takes: without prefix, parameters, body, responses and security."""
 
     operation: Operation
-    node: JsonObject
-    path_node: JsonObject
+    node: JsonObject  # the document's
+    path_node: JsonObject  # that of its path
 
 
 def partial_operations(document: Document) -> Iterator[PartialOperation | Rejected]:
@@ -126,8 +118,8 @@ def rejected(operation: Operation, reason: str) -> Rejected:
 
 def _resolved(document: Document, item: Json) -> JsonObject:
     """A path item, or an operation; what stands beside its `$ref` wins. Raises OperationError."""
-    found = document.resolve(item)
-    return found if found is item else {**found, **{name: item[name] for name in item if name != "$ref"}}
+    node = document.resolve(item)
+    return node if node is item else {**node, **{name: item[name] for name in item if name != "$ref"}}
 
 
 def _by_method(path_node: JsonObject, document: Document) -> Iterator[tuple[str, Json]]:
@@ -165,7 +157,7 @@ def _check_template(path: str) -> None:
         raise OperationError("Its path has a query with a placeholder.")
     path, _ = split_path(path)
     rest = PLACEHOLDER.sub("x", path)
-    if wrong := next((one for one in rest if one in "{}?#\\" or not one.isprintable()), ""):
+    if wrong := next((character for character in rest if character in "{}?#\\" or not character.isprintable()), ""):
         raise OperationError(f"Its path has the character {wrong!r}, which no path may have.")
     segments = rest.replace("%2e", ".").replace("%2E", ".").split("/")[1:]
     if any(segment in (".", "..") for segment in segments) or "" in segments[:-1]:
@@ -186,11 +178,11 @@ def _prefix(document: Document, base_path: str | None, node: JsonObject, path_no
 
 def _parameters(document: Document, node: JsonObject, path_node: JsonObject) -> tuple[JsonObject, ...]:
     """The parameters of the path, with those of the operation in place of any of the same name (3.2, Operation)."""
-    found = {
+    parameters = {
         **_parameters_of(document, path_node.get("parameters")),
         **_parameters_of(document, node.get("parameters")),
     }
-    return tuple(found.values())
+    return tuple(parameters.values())
 
 
 def _parameters_of(document: Document, listed: Json) -> dict[tuple[str, str], JsonObject]:
@@ -198,7 +190,7 @@ def _parameters_of(document: Document, listed: Json) -> dict[tuple[str, str], Js
     listed = document.follow(listed)
     if not isinstance(listed, list | None):
         raise OperationError("Its 'parameters' are no list.")
-    found: dict[tuple[str, str], JsonObject] = {}
+    parameters: dict[tuple[str, str], JsonObject] = {}
     for entry in listed or ():
         parameter = document.resolve(entry)
         name, where = parameter.get("name"), parameter.get("in")
@@ -210,10 +202,10 @@ def _parameters_of(document: Document, listed: Json) -> dict[tuple[str, str], Js
             style = str(parameter["style"])[:20]
             raise OperationError(f"Its parameter {name[:MAX_SHOWN]!r} has the style {style!r}, which {where} has not.")
         key = where, name.lower() if where == "header" else name
-        if key in found:
+        if key in parameters:
             raise OperationError(f"It has the parameter {name[:MAX_SHOWN]!r} in {where} twice.")
-        found[key] = parameter
-    return found
+        parameters[key] = parameter
+    return parameters
 
 
 def _usual(where: str) -> str | None:
@@ -229,17 +221,17 @@ def _responses(document: Document, node: Json) -> JsonObject:
     node = document.follow(node)
     if not isinstance(node, dict | None):
         raise OperationError("Its 'responses' are no object.")
-    found: JsonObject = {}
+    responses: JsonObject = {}
     for key, response in (node or {}).items():
         status = "default" if key == "default" else key.upper()
         if status != "default" and not RESPONSE.fullmatch(status):
             continue
         try:
-            found[status] = _with_content(document, document.resolve(response))
+            responses[status] = _with_content(document, document.resolve(response))
         except OperationError:
             if status[0] in "2d":
                 raise
-    return found
+    return responses
 
 
 def _with_content(document: Document, holder: JsonObject) -> JsonObject:

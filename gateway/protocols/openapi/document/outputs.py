@@ -43,11 +43,11 @@ HEAD: JsonObject = {
 
 
 class Output(Struct, frozen=True, kw_only=True):
-    """What a tool returns (None: nothing), how it is read, and the header `Accept` that asks for it."""
+    """What a tool returns, and how it is read."""
 
-    schema: JsonObject | None
+    schema: JsonObject | None  # None: it returns nothing
     answers: AnswerPlan
-    accept: str
+    accept: str  # the header that asks for it
     warnings: tuple[str, ...] = ()
 
 
@@ -81,8 +81,8 @@ def output_of(operation: Operation, converter: Converter, terms: Terms, tool_ter
 def _successes(responses: JsonObject) -> list[tuple[str, JsonObject]]:
     """The answers that are declared for success; `default` is one only if there is no other."""
     by_status = {str(status): response for status, response in responses.items() if isinstance(response, dict)}
-    found = [(status, response) for status, response in by_status.items() if SUCCESS.fullmatch(status)]
-    return found or [entry for entry in by_status.items() if entry[0] == "default"]
+    successes = [(status, response) for status, response in by_status.items() if SUCCESS.fullmatch(status)]
+    return successes or [entry for entry in by_status.items() if entry[0] == "default"]
 
 
 def _content(response: JsonObject) -> JsonObject:
@@ -167,7 +167,7 @@ def _accept(offered: Sequence[str]) -> str:
     """The media types that are asked for, JSON rather than others, and at last any: errors may have another one."""
     named = dict.fromkeys(name.strip() for name in offered if MEDIA_TYPE.fullmatch(name.strip()))
     kinds = {name: media.essence(name) for name in named}
-    wanted = [name for name, kind in kinds.items() if kind != EVENTS and name != "*/*"]
-    json = [name for name in wanted if media.is_json(kinds[name])]
-    others = [f"{name};q=0.5" if json else name for name in wanted if name not in json]
+    accepted = [name for name, kind in kinds.items() if kind != EVENTS and name != "*/*"]
+    json = [name for name in accepted if media.is_json(kinds[name])]
+    others = [f"{name};q=0.5" if json else name for name in accepted if name not in json]
     return ", ".join([*([*json, *others][:MAX_ACCEPTED] or [ANY_JSON]), "*/*;q=0.1"])

@@ -54,19 +54,19 @@ PATCH_OPERATIONS: JsonObject = {
 
 
 class Payload(Struct, frozen=True, kw_only=True):
-    """A body: what is sent, and the document's schema of it, in which files are what callers give for them."""
+    """A body: what is sent, and its schema."""
 
     kind: BodyKind
     media_type: str
-    schema: Json
+    schema: Json  # the document's, in which files are what callers give for them
     direction: Direction = "input"
     fields: Mapping[str, Field] = {}
     has_deep_lists: bool = False  # arrays that are themselves in the style deepObject
 
 
-def payload_of(content: JsonObject, wanted: str | None, converter: Converter) -> Payload:
+def payload_of(content: JsonObject, preferred: str | None, converter: Converter) -> Payload:
     """The body as one of the media types a document offers; `wanted` is the operator's. Raises OperationError."""
-    media_type = _chosen(content, wanted, converter)
+    media_type = _choose_media_type(content, preferred, converter)
     described = content[media_type]
     described = described if isinstance(described, dict) else {}
     kind, schema = media.essence(media_type), described.get("schema", {})
@@ -87,18 +87,22 @@ def payload_of(content: JsonObject, wanted: str | None, converter: Converter) ->
     if media.is_text(kind):
         if {"object", "array"} & kinds_of(schema, converter):
             raise OperationError(f"Its body is a value written as {kind}, which is not made here.")
-        return Payload(kind="text", media_type=sent, schema={"type": "string", **_told(schema, "enum", "pattern")})
-    return Payload(kind="bytes", media_type=sent, schema={**_BASE64, **_told(schema)})
+        return Payload(
+            kind="text", media_type=sent, schema={"type": "string", **_annotations_of(schema, "enum", "pattern")}
+        )
+    return Payload(kind="bytes", media_type=sent, schema={**_BASE64, **_annotations_of(schema)})
 
 
-def _chosen(content: JsonObject, wanted: str | None, converter: Converter) -> str:
+def _choose_media_type(content: JsonObject, preferred: str | None, converter: Converter) -> str:
     """One of the media types. Raises OperationError if the operator wants another."""
     kinds = {media_type: media.essence(media_type) for media_type in content}
-    if wanted:
-        found = [name for name, kind in kinds.items() if name == wanted or kind == media.essence(wanted)]
-        if not found:
-            raise OperationError(f"media_type is {wanted!r}; the document offers {', '.join(sorted(content))[:200]}.")
-        return found[0]
+    if preferred:
+        matching = [name for name, kind in kinds.items() if name == preferred or kind == media.essence(preferred)]
+        if not matching:
+            raise OperationError(
+                f"media_type is {preferred!r}; the document offers {', '.join(sorted(content))[:200]}."
+            )
+        return matching[0]
     kinds = {name: kind for name, kind in kinds.items() if not _is_misnamed(kind, content[name], converter)} or kinds
     for choice in CHOICE:
         for name, kind in kinds.items():
@@ -113,7 +117,7 @@ def _is_misnamed(kind: str, described: Json, converter: Converter) -> bool:
     return kind == JSON_PATCH and kinds_of(schema, converter) - {"null"} != {"array"}
 
 
-def _told(schema: Json, *keywords: str) -> JsonObject:
+def _annotations_of(schema: Json, *keywords: str) -> JsonObject:
     """What a schema says of a text that is sent as it is."""
     if not isinstance(schema, dict):
         return {}
@@ -159,21 +163,21 @@ def _form(kind: str, sent: str, described: JsonObject, converter: Converter) -> 
 
 
 def _field(schema: Json, encoding: Json, converter: Converter, *, is_multipart: bool) -> Field:
-    said = encoding if isinstance(encoding, dict) else {}
-    style, explode, headers = said.get("style"), said.get("explode"), said.get("headers")
-    content_type = said.get("contentType")
+    rules = encoding if isinstance(encoding, dict) else {}
+    style, explode, headers = rules.get("style"), rules.get("explode"), rules.get("headers")
+    content_type = rules.get("contentType")
     content_type = content_type.strip() if isinstance(content_type, str) else ""
-    chosen: Style = style if style in STYLES["query"] else "form"
+    field_style: Style = style if style in STYLES["query"] else "form"
     is_binary = is_multipart and _is_binary(schema, content_type, converter)
     if is_multipart:
-        has_style = not is_binary and _is_styled_part(schema, chosen, explode, converter)
+        has_style = not is_binary and _is_styled_part(schema, field_style, explode, converter)
     else:
-        has_style = style is not None or explode is not None or said.get("allowReserved") is True
+        has_style = style is not None or explode is not None or rules.get("allowReserved") is True
     return Field(
         content_type=content_type if MEDIA_TYPE.fullmatch(content_type) else "",
-        style=chosen if has_style else None,
-        explode=explode if isinstance(explode, bool) else chosen == "form",
-        allow_reserved=has_style and said.get("allowReserved") is True,
+        style=field_style if has_style else None,
+        explode=explode if isinstance(explode, bool) else field_style == "form",
+        allow_reserved=has_style and rules.get("allowReserved") is True,
         is_binary=is_binary,
         headers=_fixed_headers(headers, converter) if is_multipart and isinstance(headers, dict) else {},
     )
@@ -213,15 +217,15 @@ def _is_bytes(media_type: Json) -> bool:
 
 def _fixed_headers(headers: JsonObject, converter: Converter) -> dict[str, str]:
     """Headers of a part for which the document allows one value only."""
-    found: dict[str, str] = {}
+    fixed: dict[str, str] = {}
     for name, header in headers.items():
         header = converter.document.follow(header)
         schema = converter.document.follow(header.get("schema")) if isinstance(header, dict) else None
         options = texts_of([schema.get("const")]) or texts_of(schema.get("enum")) if isinstance(schema, dict) else []
         values = [value for value in options if value.isprintable() and value.isascii()]
         if len(values) == 1 and is_field_name(name) and name.lower() not in ("content-type", "content-disposition"):
-            found[name] = values[0]
-    return found
+            fixed[name] = values[0]
+    return fixed
 
 
 def _with_fields(schema: Json, fields: Mapping[str, Field], converter: Converter) -> Json:
@@ -229,7 +233,7 @@ def _with_fields(schema: Json, fields: Mapping[str, Field], converter: Converter
 
     Raises OperationError if one that is required has none.
     """
-    if not isinstance(schema, dict) or not any(one.is_binary or one.style for one in fields.values()):
+    if not isinstance(schema, dict) or not any(field.is_binary or field.style for field in fields.values()):
         return schema
     schema = dict(converter.resolve(schema))
     for keyword in _IN_PLACE:
@@ -259,9 +263,9 @@ def _member(schema: Json, field: Field | None, converter: Converter) -> Json:
 
 
 def _as_file(schema: Json, converter: Converter) -> Json:
-    told = {**_told(converter.resolve(schema)), **_told(schema)}
+    annotations = {**_annotations_of(converter.resolve(schema)), **_annotations_of(schema)}
     for part in converter.parts(schema, *_IN_PLACE):
         if "items" in part:
             bounds = {keyword: part[keyword] for keyword in ("minItems", "maxItems") if keyword in part}
-            return {**told, **bounds, "type": "array", "items": FILE}
-    return {**told, **FILE}
+            return {**annotations, **bounds, "type": "array", "items": FILE}
+    return {**annotations, **FILE}

@@ -19,22 +19,22 @@ def target(root: JsonObject, reference: str) -> Json:
 
     Raises UnresolvedError if it leads out of the document, or nowhere.
     """
-    found: Json = root
+    node: Json = root
     waiting = _local_tokens(reference)[::-1]
     hops = 0
     while waiting:
         try:
-            found = _member(found, waiting[-1])
+            node = _member(node, waiting[-1])
             waiting.pop()
         except LookupError:
-            further = found.get("$ref") if isinstance(found, dict) else None
+            further = node.get("$ref") if isinstance(node, dict) else None
             hops += 1
             if not isinstance(further, str) or hops > MAX_CHAIN:
                 message = f"It refers to {reference[:SHOWN]!r}, which the document does not have."
                 raise UnresolvedError(message) from None
-            found = root
+            node = root
             waiting += _local_tokens(further)[::-1]
-    return found
+    return node
 
 
 def _local_tokens(reference: str) -> list[str]:
@@ -74,10 +74,10 @@ def follow(root: JsonObject, node: Json) -> Json:
 
 def resolve(root: JsonObject, node: Json) -> JsonObject:
     """The object that a node is, or that it refers to. Raises OperationError."""
-    found = follow(root, node)
-    if not isinstance(found, dict):
+    target = follow(root, node)
+    if not isinstance(target, dict):
         raise OperationError("It has something else where its document must have an object.")
-    return found
+    return target
 
 
 def referring(root: Json, seen: set[int]) -> Iterator[JsonObject]:
@@ -98,8 +98,8 @@ def make_local(root: JsonObject, url: str) -> None:
     for node in referring(root, set()):
         reference = node["$ref"]
         if not reference.startswith("#"):
-            found, fragment = urldefrag(urljoin(url, reference))
-            if found == urldefrag(url)[0]:
+            base, fragment = urldefrag(urljoin(url, reference))
+            if base == urldefrag(url)[0]:
                 node["$ref"] = f"#{fragment}"
 
 

@@ -29,12 +29,12 @@ URLS = ("authorizationUrl", "tokenUrl", "deviceAuthorizationUrl")  # of an OAuth
 
 
 class OperationOutcome(NamedTuple):
-    """What became of an operation: a tool, or the reason why it is none; `notes` are for the operator."""
+    """What became of an operation."""
 
     operation: Operation
     tool: OperationTool | None = None
-    reason: str = ""
-    notes: Sequence[str] = ()
+    reason: str = ""  # why it is no tool
+    notes: Sequence[str] = ()  # for the operator
 
     @property
     def is_chosen(self) -> bool:
@@ -60,17 +60,17 @@ def report_of(
         ),
         ("tags", _tags(outcomes)),
         ("security", _security(document, terms)),
-        ("ignored", _ignored(document.root)),
+        ("ignored", _count_ignored(document.root)),
         ("pin", pin),
     ]
     operations = [outcome.operation for outcome in outcomes]
-    said = [*document.warnings, *unknown_tools(operations, terms), *idle_tools(operations, terms)]
+    texts = [*document.warnings, *unknown_tools(operations, terms), *idle_tools(operations, terms)]
     if not terms.version:
-        said.append(version_of(document.version)[1])
-    notes = [Group(text=text) for text in said if text]
+        texts.append(version_of(document.version)[1])
+    notes = [Group(text=text) for text in texts if text]
     notes += _grouped((note, _named(outcome.operation)) for outcome in outcomes for note in outcome.notes)
-    notes += _grouped(_asked_of_models(outcomes))
-    notes += _grouped(_called_by_place(operations, terms))
+    notes += _grouped(_values_models_must_give(outcomes))
+    notes += _grouped(_named_by_place(operations, terms))
     return Report(
         facts=tuple((name, text) for name, text in facts if text),
         left_out=tuple(_grouped((outcome.reason, _named(outcome.operation)) for outcome in outcomes if outcome.reason)),
@@ -87,12 +87,12 @@ def _shown(text: str) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[:MAX_SHOWN]}..."
 
 
-def _grouped(found: Iterable[tuple[str, str]]) -> list[Group]:
+def _grouped(pairs: Iterable[tuple[str, str]]) -> list[Group]:
     """What is said of several at once, by its text; of most first."""
     groups = defaultdict[str, list[str]](list)
-    for text, name in found:
+    for text, name in pairs:
         groups[text].append(name)
-    return [Group(text=text, ids=tuple(ids)) for text, ids in sorted(groups.items(), key=lambda it: -len(it[1]))]
+    return [Group(text=text, ids=tuple(ids)) for text, ids in sorted(groups.items(), key=lambda group: -len(group[1]))]
 
 
 def _tags(outcomes: Sequence[OperationOutcome]) -> str:
@@ -153,7 +153,7 @@ def _covered(name: str, document: Document, terms: Terms) -> str:
     return "auth.schemes" if terms.auth == "schemes" else "auth"
 
 
-def _ignored(root: JsonObject) -> str:
+def _count_ignored(root: JsonObject) -> str:
     """What a document has besides operations to call."""
     callbacks = sum(
         len(node["callbacks"])
@@ -166,19 +166,19 @@ def _ignored(root: JsonObject) -> str:
     return ", ".join(f"{count} {what}{'s' * (count > 1)}" for what, count in counts.items() if count)
 
 
-def _asked_of_models(outcomes: Iterable[OperationOutcome]) -> Iterator[tuple[str, str]]:
+def _values_models_must_give(outcomes: Iterable[OperationOutcome]) -> Iterator[tuple[str, str]]:
     """Headers and cookies that a model has to make up."""
     for outcome in outcomes:
-        for one in outcome.tool.plan.parameters if outcome.tool else ():
-            if one.where in ("header", "cookie") and one.required and one.fixed is UNSET:
-                what = f"the {one.where} {_shown(one.name)}"
+        for parameter in outcome.tool.plan.parameters if outcome.tool else ():
+            if parameter.where in ("header", "cookie") and parameter.required and parameter.fixed is UNSET:
+                what = f"the {parameter.where} {_shown(parameter.name)}"
                 yield (
                     f"a model must give {what}; fix it under arguments if it is the same for all",
                     _named(outcome.operation),
                 )
 
 
-def _called_by_place(operations: Sequence[Operation], terms: Terms) -> Iterator[tuple[str, str]]:
+def _named_by_place(operations: Sequence[Operation], terms: Terms) -> Iterator[tuple[str, str]]:
     """Operations whose names would be those of others."""
     words = Counter(word(operation.id).lower() for operation in operations)
     for operation in operations:

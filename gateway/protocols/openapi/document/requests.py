@@ -15,7 +15,7 @@ from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import Arguments, Json
 from gateway.core.wire import WireRequest
 from gateway.protocols.openapi.document.bodies import Body, encode_body, form_text, narrow
-from gateway.protocols.openapi.document.plan import METHOD_FIELD, BodyPlan, Parameter, Plan, Where
+from gateway.protocols.openapi.document.plan import METHOD_FIELD, BodyPlan, CallPlan, Parameter, Where
 from gateway.protocols.openapi.document.serialise import (
     UnsendableError,
     check_segment,
@@ -41,20 +41,20 @@ _members = msgspec.json.Decoder(dict[str, Raw]).decode
 Header = tuple[bytes, bytes]
 
 
-def request_of(plan: Plan, arguments: Arguments, call_id: str) -> WireRequest:
+def request_of(plan: CallPlan, arguments: Arguments, call_id: str) -> WireRequest:
     """Makes the request of a call. Raises INVALID_ARGUMENTS for values that have no form where they have to go."""
-    given: Mapping[str, Json] = arguments if isinstance(arguments, dict) else _members(arguments)
+    values: Mapping[str, Json] = arguments if isinstance(arguments, dict) else _members(arguments)
     wrong: dict[str, str] = {}
-    placed = _placed(plan, given, wrong)
-    body = _body(plan.body, given, wrong) if plan.body is not None else None
-    target = "" if wrong else _path(plan, placed.path, wrong)
-    if query := [plan.query, *placed.query] if plan.query else placed.query:
+    texts = _parameter_texts(plan, values, wrong)
+    body = _body(plan.body, values, wrong) if plan.body is not None else None
+    target = "" if wrong else _path(plan, texts.path, wrong)
+    if query := [plan.query, *texts.query] if plan.query else texts.query:
         target = f"{target}?{'&'.join(query)}"
-    headers = [_header("accept", plan.accept), *placed.headers]
-    if placed.cookies:
-        headers.append(_header("cookie", "; ".join(placed.cookies)))
+    headers = [_header("accept", plan.accept), *texts.headers]
+    if texts.cookies:
+        headers.append(_header("cookie", "; ".join(texts.cookies)))
     if len(target) + sum([len(text) for _, text in headers]) > MAX_HEAD_BYTES:
-        wrong.setdefault(_longest(plan, given), TOO_LONG)
+        wrong.setdefault(_longest(plan, values), TOO_LONG)
     if wrong:
         raise GatewayError(ErrorCode.INVALID_ARGUMENTS, "Some input parameters are invalid.", parameters=wrong)
     if plan.key_header:
@@ -66,7 +66,7 @@ def request_of(plan: Plan, arguments: Arguments, call_id: str) -> WireRequest:
     )
 
 
-class _Placed(NamedTuple):
+class _ParameterTexts(NamedTuple):
     """The texts of parameters, by where they go; those in the path by name."""
 
     path: dict[str, str]
@@ -75,7 +75,7 @@ class _Placed(NamedTuple):
     cookies: list[str]
 
 
-def _placed(plan: Plan, given: Mapping[str, Json], wrong: dict[str, str]) -> _Placed:
+def _parameter_texts(plan: CallPlan, values: Mapping[str, Json], wrong: dict[str, str]) -> _ParameterTexts:
     """Writes all parameters; `wrong` takes the arguments that cannot be sent."""
     in_path: dict[str, str] = {}
     query: list[str] = []
@@ -84,7 +84,7 @@ def _placed(plan: Plan, given: Mapping[str, Json], wrong: dict[str, str]) -> _Pl
     for parameter in plan.parameters:
         value, where = parameter.fixed, parameter.where
         if value is UNSET:
-            value = given.get(parameter.argument)
+            value = values.get(parameter.argument)
         try:
             text = None if value is None else _text(plan, parameter, value)
         except UnsendableError as exc:
@@ -101,10 +101,10 @@ def _placed(plan: Plan, given: Mapping[str, Json], wrong: dict[str, str]) -> _Pl
             headers.append(_header(parameter.name, text))
         else:
             cookies.append(text)
-    return _Placed(in_path, query, headers, cookies)
+    return _ParameterTexts(in_path, query, headers, cookies)
 
 
-def _text(plan: Plan, parameter: Parameter, value: Json) -> str | None:
+def _text(plan: CallPlan, parameter: Parameter, value: Json) -> str | None:
     """A value as it stands on the wire; None if there is nothing to send. Raises UnsendableError."""
     kind = type(value)
     if kind is str:
@@ -124,16 +124,16 @@ def _text(plan: Plan, parameter: Parameter, value: Json) -> str | None:
     return text
 
 
-def _check_names(plan: Plan, parameter: Parameter, members: Mapping[str, Json]) -> None:
+def _check_names(plan: CallPlan, parameter: Parameter, members: Mapping[str, Json]) -> None:
     """Refuses an object whose members would stand for other parameters, or for what no caller may send."""
     where = parameter.where
     is_exploded = parameter.explode and not parameter.media_type and parameter.style in ("form", "cookie")
     if not (_is_form(parameter) if where == "querystring" else is_exploded):
         return
     others = (other.name for other in plan.parameters if other.where == where and other is not parameter)
-    taken = {name.casefold() for name in (*others, *plan.access.key_names, *query_names(plan.query), METHOD_FIELD)}
+    reserved = {name.casefold() for name in (*others, *plan.access.key_names, *query_names(plan.query), METHOD_FIELD)}
     # In brackets, and behind dots, stand members, whose parent some servers would replace.
-    if any(_FIRST.split(name, 1)[0].strip().casefold() in taken for name in members):
+    if any(_FIRST.split(name, 1)[0].strip().casefold() in reserved for name in members):
         raise UnsendableError("has a member with the name of another parameter")
 
 
@@ -157,7 +157,7 @@ _TEXTS: dict[Where, Callable[[Parameter, Json], str | None]] = {
 }
 
 
-def _path(plan: Plan, texts: Mapping[str, str], wrong: dict[str, str]) -> str:
+def _path(plan: CallPlan, texts: Mapping[str, str], wrong: dict[str, str]) -> str:
     """The path below the backend's URL; `wrong` takes the arguments that would lead elsewhere."""
     frame, segments = read_template(plan.path)
     filled: list[str] = []
@@ -166,17 +166,19 @@ def _path(plan: Plan, texts: Mapping[str, str], wrong: dict[str, str]) -> str:
         filled.append(text)
         if is_plain_segment(text):
             continue
-        inside = [one for one in plan.parameters if one.where == "path" and one.name in segment.names]
+        inside = [
+            parameter for parameter in plan.parameters if parameter.where == "path" and parameter.name in segment.names
+        ]
         try:
-            check_segment(text, may_hold_slash=any(one.encoded_slashes for one in inside))
+            check_segment(text, may_hold_slash=any(parameter.encoded_slashes for parameter in inside))
         except UnsendableError as exc:
-            wrong.update({one.argument: str(exc) for one in inside})
+            wrong.update({parameter.argument: str(exc) for parameter in inside})
     return frame % tuple(filled)
 
 
-def _body(plan: BodyPlan, given: Mapping[str, Json], wrong: dict[str, str]) -> Body | None:
+def _body(plan: BodyPlan, values: Mapping[str, Json], wrong: dict[str, str]) -> Body | None:
     """The body, if there is one; `wrong` says why it cannot be sent."""
-    value = given.get(plan.argument, UNSET)
+    value = values.get(plan.argument, UNSET)
     if value is UNSET and plan.fixed:
         value = {}
     is_null = value is None or (type(value) is Raw and bytes(value) == b"null")
@@ -191,9 +193,9 @@ def _body(plan: BodyPlan, given: Mapping[str, Json], wrong: dict[str, str]) -> B
         return None
 
 
-def _longest(plan: Plan, given: Mapping[str, Json]) -> str:
+def _longest(plan: CallPlan, values: Mapping[str, Json]) -> str:
     """The argument outside the body that takes the most room."""
-    sizes = {one.argument: len(str(given.get(one.argument, ""))) for one in plan.parameters}
+    sizes = {parameter.argument: len(str(values.get(parameter.argument, ""))) for parameter in plan.parameters}
     return max(sizes, key=sizes.__getitem__, default=BODY)
 
 

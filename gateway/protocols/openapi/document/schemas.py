@@ -24,7 +24,7 @@ Direction = Literal["input", "output", "patch", "exact"]
 NO_MEMBERS: frozenset[str] = frozenset()
 
 
-class Key(NamedTuple):
+class DefinitionKey(NamedTuple):
     """A definition: where its schema stands in the document, for which direction, and without which members."""
 
     reference: str
@@ -32,7 +32,7 @@ class Key(NamedTuple):
     without: frozenset[str] = NO_MEMBERS
 
 
-Needed: TypeAlias = dict[str, Key]  # the definitions that a converted schema refers to, by their names
+Needed: TypeAlias = dict[str, DefinitionKey]  # the definitions that a converted schema refers to, by their names
 
 
 BEFORE_2019 = re.compile("draft-0[467]")
@@ -56,10 +56,10 @@ class DocumentSchemas:
         self.dialect = document.root.get("jsonSchemaDialect")
         # Whether what stands beside a `$ref` counts for nothing.
         self.ref_alone = document.dialect == "3.0" or bool(BEFORE_2019.search(str(self.dialect)))
-        self._names: dict[Key, str] = {}
+        self._names: dict[DefinitionKey, str] = {}
         self._variants = 0
         self._marked: dict[tuple[str, str], bool] = {}  # whether what a reference names has a mark
-        self._known: dict[str, str] = {}
+        self._pointers: dict[str, str] = {}
         self._patterns: dict[str, str | None] = {}
         self._anchors: dict[str, set[str]] | None = None
 
@@ -85,7 +85,7 @@ class DocumentSchemas:
             self._patterns[pattern] = bare
         return self._patterns[pattern]
 
-    def refer(self, key: Key, needed: Needed) -> str:
+    def refer(self, key: DefinitionKey, needed: Needed) -> str:
         """The reference to a definition, which is needed then."""
         name = self._names.get(key)
         if name is None:
@@ -113,14 +113,14 @@ class DocumentSchemas:
             raise OperationError(f"It refers to {reference[:SHOWN]!r}, the name of several parts of its document.")
         return next(iter(places), reference)
 
-    def known(self, reference: str) -> str:
+    def existing_pointer(self, reference: str) -> str:
         """A reference as a JSON Pointer to something. Raises OperationError; UnresolvedError if there is nothing."""
-        found = self._known.get(reference)
-        if found is None:
-            found = self.pointer(reference)
-            self.document.follow({"$ref": found})
-            self._known[reference] = found
-        return found
+        pointer = self._pointers.get(reference)
+        if pointer is None:
+            pointer = self.pointer(reference)
+            self.document.follow({"$ref": pointer})
+            self._pointers[reference] = pointer
+        return pointer
 
     def target(self, reference: str) -> Json:
         """What a reference points to. Raises OperationError."""
@@ -178,13 +178,13 @@ class DocumentSchemas:
             return schema.get(mark) is True
         if "allOf" in schema or not isinstance(reference, str):
             return any(part.get(mark) is True for part in self.parts(schema, "allOf"))
-        if (known := self._marked.get((reference, mark))) is None:
-            known = any(part.get(mark) is True for part in self.parts(schema, "allOf"))
-            self._marked[reference, mark] = known
-        return known
+        if (is_marked := self._marked.get((reference, mark))) is None:
+            is_marked = any(part.get(mark) is True for part in self.parts(schema, "allOf"))
+            self._marked[reference, mark] = is_marked
+        return is_marked
 
 
-def _name(key: Key) -> str:
+def _name(key: DefinitionKey) -> str:
     """The name of a definition: that of a component, else one with a digest, whatever else the document holds."""
     tokens = references.tokens(key.reference)
     last = _FOREIGN.sub("_", tokens[-1])[:64]
@@ -197,17 +197,17 @@ def _name(key: Key) -> str:
 
 def _anchors(root: JsonObject) -> dict[str, set[str]]:
     """The pointers to all schemas that have names of their own, by what refers to them."""
-    found: dict[str, set[str]] = {}
+    places: dict[str, set[str]] = {}
     waiting: list[tuple[Json, str]] = [(root, "#")]
     while waiting:
         node, place = waiting.pop()
         inner = enumerate(node) if isinstance(node, list) else node.items() if isinstance(node, dict) else ()
         for name, value in inner:
             if name in ("$anchor", "$dynamicAnchor", "$id") and isinstance(value, str):
-                found.setdefault(value if name == "$id" else f"#{value}", set()).add(place)
+                places.setdefault(value if name == "$id" else f"#{value}", set()).add(place)
             elif isinstance(value, dict | list):
                 waiting.append((value, f"{place}/{references.fragment_name(str(name))}"))
-    return found
+    return places
 
 
 def is_reference(named: Json) -> bool:
@@ -216,7 +216,7 @@ def is_reference(named: Json) -> bool:
 
 
 def check_dialect(named: Json) -> None:
-    """Raises OperationError for schemas in a dialect that is not known."""
+    """Raises OperationError for schemas in a dialect that is not existing_pointer."""
     if not isinstance(named, str) or not _DIALECTS.fullmatch(named):
         raise OperationError(f"Its schemas are in the dialect {str(named)[:100]!r}, which is not supported.")
 
@@ -231,7 +231,7 @@ def bare_pattern(pattern: str) -> str | None:
 
     With them it would match no text at all.
     """
-    found = _IN_SLASHES.fullmatch(pattern)
-    if found is None:
+    match = _IN_SLASHES.fullmatch(pattern)
+    if match is None:
         return pattern
-    return None if found[2] else found[1]
+    return None if match[2] else match[1]

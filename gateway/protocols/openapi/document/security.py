@@ -12,10 +12,10 @@ from gateway.core.wire import is_token
 from gateway.protocols.openapi.document.curation import Terms
 from gateway.protocols.openapi.document.document import Document
 from gateway.protocols.openapi.document.operations import Operation
-from gateway.protocols.openapi.document.plan import Access, Key, Lent, OperationError
+from gateway.protocols.openapi.document.plan import Access, KeyPlace, LentCredential, OperationError
 
 Place = Literal["header", "query", "cookie"]
-Chosen = tuple[Access, Requirements, tuple[str, ...]]
+AccessChoice = tuple[Access, Requirements, tuple[str, ...]]
 # Headers that a document may not have us put a credential into: they frame the message, or belong to the connection.
 NOT_FOR_KEYS = frozenset(
     {"host", "content-length", "content-type", "transfer-encoding", "connection", "upgrade", "te", "trailer", "expect"}
@@ -35,28 +35,28 @@ class _Credential(NamedTuple):
 
     where: Place
     name: str  # in lower case if it is that of a header
-    lent: Lent | None = None
-    key: Key | None = None
+    lent: LentCredential | None = None
+    key: KeyPlace | None = None
 
 
-def access_of(operation: Operation, document: Document, terms: Terms) -> Chosen:
+def access_of(operation: Operation, document: Document, terms: Terms) -> AccessChoice:
     """The credentials of an operation's calls, what its callers must lend, and what an operator should know.
 
     Of several alternatives it is the first for which there is everything. Calls without a credential come after those.
     """
-    access, requires, notes = _chosen(operation.security, document, terms)
+    access, requires, notes = _choose_access(operation.security, document, terms)
     names = sorted({name for where, name in credential_names(operation, document, terms) if where != "header"})
     return (replace(access, key_names=tuple(names)) if names else access), requires, notes
 
 
-def _chosen(alternatives: Sequence[JsonObject] | None, document: Document, terms: Terms) -> Chosen:
+def _choose_access(alternatives: Sequence[JsonObject] | None, document: Document, terms: Terms) -> AccessChoice:
     if alternatives is None:  # many documents leave it out, and the API wants a credential all the same
         return _as_it_is(document, terms, ())
     reasons: list[str] = []
     for alternative in alternatives:
         if alternative:
             try:
-                return *_covered(alternative, document, terms), ()
+                return *_cover(alternative, document, terms), ()
             except _UncoveredError as exc:
                 reasons.append(str(exc))
     if len(reasons) < len(alternatives) or not alternatives:
@@ -64,14 +64,14 @@ def _chosen(alternatives: Sequence[JsonObject] | None, document: Document, terms
     return _as_it_is(document, terms, reasons)
 
 
-def _as_it_is(document: Document, terms: Terms, reasons: Sequence[str]) -> Chosen:
+def _as_it_is(document: Document, terms: Terms, reasons: Sequence[str]) -> AccessChoice:
     """The one credential of the backend's for an operation that asks for none of what there is, for these reasons."""
     access = Access()
     if terms.auth == "schemes" or (reasons and not terms.auth):
         access = Access(schemes=())
     elif terms.auth == "api_key" and not terms.auth_in:
         places = {place for name in _declared(document) if (place := _place_of(name, document)) is not None}
-        access = Access(keys=tuple(Key(where=where, name=name) for where, name in places))
+        access = Access(keys=tuple(KeyPlace(where=where, name=name) for where, name in places))
         if len(places) != 1:
             access, reasons = Access(schemes=()), (*reasons, "the document does not say where the key goes")
     if not reasons:
@@ -85,36 +85,36 @@ def credential_names(operation: Operation, document: Document, terms: Terms) -> 
 
     Names of headers are in lower case.
     """
-    found: set[tuple[str, str]] = {BEARER}
+    places: set[tuple[str, str]] = {BEARER}
     if (own := _own_place(terms)) is not None:
-        found.add(own)
+        places.add(own)
     for alternative in operation.security or ():
         for name in alternative:
             if (place := _place_of(name, document)) is not None:
-                found.add(_place(*place))
-    return frozenset(found)
+                places.add(_place(*place))
+    return frozenset(places)
 
 
-def _covered(alternative: JsonObject, document: Document, terms: Terms) -> tuple[Access, Requirements]:
+def _cover(alternative: JsonObject, document: Document, terms: Terms) -> tuple[Access, Requirements]:
     """All that an alternative takes. Raises _UncoveredError."""
-    found = {name: _credential(name, scheme, terms) for name, scheme in _schemes(alternative, document)}
-    places = [(one.where, one.name) for one in found.values()]
+    credentials = {name: _credential(name, scheme, terms) for name, scheme in _schemes(alternative, document)}
+    places = [(credential.where, credential.name) for credential in credentials.values()]
     if len(set(places)) < len(places):
         raise _UncoveredError(f"two credentials of {_joined(alternative)} would be sent in the same place")
-    own = [name for name, one in found.items() if one.lent is None]
+    own = [name for name, credential in credentials.items() if credential.lent is None]
     if len(own) > 1 and terms.auth != "schemes":
         raise _UncoveredError(f"{_joined(own)} need a credential each, and auth has only one")
-    lent = tuple(one.lent for one in found.values() if one.lent is not None)
-    keys = tuple(one.key for one in found.values() if one.key is not None)
+    lent = tuple(credential.lent for credential in credentials.values() if credential.lent is not None)
+    keys = tuple(credential.key for credential in credentials.values() if credential.key is not None)
     schemes = None if own and terms.auth != "schemes" else tuple(own)
     tokens = {
-        one.lent.id: _scopes(alternative[name])
-        for name, one in found.items()
-        if one.lent is not None and not one.lent.is_secret
+        credential.lent.id: _scopes(alternative[name])
+        for name, credential in credentials.items()
+        if credential.lent is not None and not credential.lent.is_secret
     }
     requires = Requirements(
         authorization=tuple(AuthorizationRequirement(id=id_, scopes=scopes) for id_, scopes in tokens.items()),
-        secrets=tuple(dict.fromkeys(one.id for one in lent if one.is_secret)),
+        secrets=tuple(dict.fromkeys(credential.id for credential in lent if credential.is_secret)),
     )
     return Access(schemes=schemes, keys=keys, lent=lent), requires
 
@@ -127,23 +127,27 @@ def _credential(name: str, scheme: JsonObject, terms: Terms) -> _Credential:
         id_ = terms.lent_secrets[name] if is_secret else terms.lent_tokens[name]
         if key_place is not None:
             where, key_name = key_place
-            return _Credential(where, key_name, Lent(id=id_, is_secret=is_secret, where=where, name=_name(scheme)))
+            return _Credential(
+                where, key_name, LentCredential(id=id_, is_secret=is_secret, where=where, name=_name(scheme))
+            )
         if _takes_bearer(scheme):
-            return _Credential(*BEARER, Lent(id=id_, is_secret=is_secret))
+            return _Credential(*BEARER, LentCredential(id=id_, is_secret=is_secret))
         raise _UncoveredError(f"{name} needs a credential that callers cannot supply")
-    own = _own(name, scheme, key_place, terms)
+    own = _own_credential(name, scheme, key_place, terms)
     if own is None:
         raise _UncoveredError(f"{name} needs a credential, and none is configured")
     return own
 
 
-def _own(name: str, scheme: JsonObject, key_place: tuple[Place, str] | None, terms: Terms) -> _Credential | None:
+def _own_credential(
+    name: str, scheme: JsonObject, key_place: tuple[Place, str] | None, terms: Terms
+) -> _Credential | None:
     """The backend's own credential for a scheme."""
     if terms.auth == "schemes":
-        key = None if key_place is None else Key(where=key_place[0], name=_name(scheme), scheme=name)
+        key = None if key_place is None else KeyPlace(where=key_place[0], name=_name(scheme), scheme=name)
         return _Credential(*(key_place or BEARER), key=key) if name in terms.schemes else None
     if terms.auth == "api_key" and not terms.auth_in and key_place is not None:
-        return _Credential(*key_place, key=Key(where=key_place[0], name=_name(scheme)))
+        return _Credential(*key_place, key=KeyPlace(where=key_place[0], name=_name(scheme)))
     place = _own_place(terms)
     if key_place is not None:
         fits = place == key_place
@@ -175,8 +179,8 @@ def _schemes(alternative: JsonObject, document: Document) -> Iterator[tuple[str,
 
 
 def _declared(document: Document) -> JsonObject:
-    found = document.components.get("securitySchemes")
-    return found if isinstance(found, dict) else {}
+    schemes = document.components.get("securitySchemes")
+    return schemes if isinstance(schemes, dict) else {}
 
 
 def _place_of(name: str, document: Document) -> tuple[Place, str] | None:
@@ -187,9 +191,9 @@ def _place_of(name: str, document: Document) -> tuple[Place, str] | None:
 
 def _scheme(name: str, document: Document) -> JsonObject | None:
     """A security scheme of the document; None if it has none of that name that can be read."""
-    found = _declared(document).get(name)
+    scheme = _declared(document).get(name)
     try:
-        return document.resolve(found) if isinstance(found, dict) else None
+        return document.resolve(scheme) if isinstance(scheme, dict) else None
     except OperationError:
         return None
 
@@ -224,8 +228,8 @@ def _http_word(scheme: JsonObject) -> str:
     return word.lower() if scheme.get("type") == "http" and isinstance(word, str) else ""
 
 
-def _scopes(said: Json) -> tuple[str, ...] | None:
-    scopes = tuple(one for one in said if isinstance(one, str)) if isinstance(said, list) else ()
+def _scopes(listed: Json) -> tuple[str, ...] | None:
+    scopes = tuple(scope for scope in listed if isinstance(scope, str)) if isinstance(listed, list) else ()
     return scopes or None
 
 

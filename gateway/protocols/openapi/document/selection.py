@@ -58,14 +58,14 @@ def condition(expression: str) -> Callable[[Json], bool]:
 
     `ok == true` is "ok == `true`", which JMESPath takes for a member called true. Raises as `compiled`.
     """
-    select = compiled(LITERAL.sub(lambda found: found[1] or f"{found[2]}`{found[3]}`", expression))
+    select = compiled(LITERAL.sub(lambda match: match[1] or f"{match[2]}`{match[3]}`", expression))
 
     def meets(value: Json) -> bool:
         try:
-            found = select(value)
+            match = select(value)
         except SelectionError as exc:
             raise SelectionError(f"the condition `success` of the operation cannot be evaluated: {exc}") from None
-        return (isinstance(found, int | float) and found is not False) or bool(found)  # for JMESPath 0 is true
+        return (isinstance(match, int | float) and match is not False) or bool(match)  # for JMESPath 0 is true
 
     return meets
 

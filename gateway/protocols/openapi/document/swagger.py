@@ -117,8 +117,8 @@ class _Conversion:
         inherited = [entry for entry in shared or [] if _key(entry) not in listed]
         fields = [entry for entry in (*inherited, *own) if _where(entry) == "formData"]
         bodies = [entry for entry in (*inherited, *own) if _where(entry) == "body"]
-        placed = [entry for entry in (*inherited, *own) if _where(entry) not in ("formData", "body")]
-        converted["parameters"] = [_parameter(entry) for entry in placed]
+        parameters = [entry for entry in (*inherited, *own) if _where(entry) not in ("formData", "body")]
+        converted["parameters"] = [_parameter(entry) for entry in parameters]
         consumes = _texts(operation.get("consumes")) or self._consumes
         if bodies:
             converted["requestBody"] = _body(bodies[0], consumes or [JSON])
@@ -229,8 +229,8 @@ def _security_scheme(scheme: Json) -> Json:
     if scheme.get("type") != "oauth2":
         return scheme
     flow = str(scheme.get("flow", ""))
-    kept = {name: scheme[name] for name in ("authorizationUrl", "tokenUrl", "scopes") if name in scheme}
-    return {"type": "oauth2", "flows": {FLOWS.get(flow, flow): kept}}
+    flow_members = {name: scheme[name] for name in ("authorizationUrl", "tokenUrl", "scopes") if name in scheme}
+    return {"type": "oauth2", "flows": {FLOWS.get(flow, flow): flow_members}}
 
 
 def _moved(reference: str) -> str:

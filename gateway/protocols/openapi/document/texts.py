@@ -43,10 +43,10 @@ def cut(text: str, most: int) -> str:
     """A text of at most so many characters, cut between words."""
     if len(text) <= most:
         return text
-    kept = text[: most - 2]
-    if not text[len(kept)].isspace():
-        kept = kept.rpartition(" ")[0] or kept
-    return f"{kept.rstrip()} …"
+    short = text[: most - 2]
+    if not text[len(short)].isspace():
+        short = short.rpartition(" ")[0] or short
+    return f"{short.rstrip()} …"
 
 
 MAX_MESSAGE = 500  # characters
@@ -58,7 +58,17 @@ BLANKS = re.compile(r"\s+")
 # Control characters, and those that make text read otherwise than it is written.
 UNSEEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
 
-SAYINGS = ("message", "Message", "error_description", "detail", "description", "error", "title", "reason", "msg")
+SENTENCE_MEMBERS = (
+    "message",
+    "Message",
+    "error_description",
+    "detail",
+    "description",
+    "error",
+    "title",
+    "reason",
+    "msg",
+)
 FINDINGS = ("errors", "detail", "details", "validation", "violations", "invalid-params", "invalid_params")
 WHERE = ("loc", "pointer", "field", "path", "location", "parameter", "property", "name", "param", "source")
 WHAT = ("msg", "message", "detail", "description", "title", "reason", "code")
@@ -79,13 +89,13 @@ def message_of(document: Json) -> str:
         return one_line("; ".join(_findings(document)), MAX_MESSAGE)
     if not isinstance(document, dict):
         return ""
-    said, findings = _said(document), "; ".join(_all_findings(document))
-    if findings and findings not in said:
-        said = f"{said.rstrip('.')}: {findings}" if said else findings
-    return one_line(said, MAX_MESSAGE)
+    sentence, findings = _sentence(document), "; ".join(_all_findings(document))
+    if findings and findings not in sentence:
+        sentence = f"{sentence.rstrip('.')}: {findings}" if sentence else findings
+    return one_line(sentence, MAX_MESSAGE)
 
 
-def _said(document: JsonObject) -> str:
+def _sentence(document: JsonObject) -> str:
     """The one sentence: of problem details (RFC 9457), or of whatever member has one."""
     title, detail = document.get("title"), document.get("detail")
     if isinstance(title, str) and title and isinstance(detail, str) and detail:
@@ -98,41 +108,41 @@ def _said(document: JsonObject) -> str:
 
 
 def _first(document: JsonObject) -> str:
-    return next((it for name in SAYINGS if isinstance(it := document.get(name), str) and it.strip()), "")
+    return next((text for name in SENTENCE_MEMBERS if isinstance(text := document.get(name), str) and text.strip()), "")
 
 
 def _all_findings(document: JsonObject) -> list[str]:
     inner = document.get("error")
     for holder in (document, inner if isinstance(inner, dict) else {}):
         for name in FINDINGS:
-            found = holder.get(name)
-            if isinstance(found, list | dict) and (findings := list(_findings(found))):
+            listed = holder.get(name)
+            if isinstance(listed, list | dict) and (findings := list(_findings(listed))):
                 return findings
     return []
 
 
-def _findings(found: Json) -> Iterator[str]:
+def _findings(listed: Json) -> Iterator[str]:
     """Findings as `where: what`: of a list (FastAPI, JSON:API, GitHub), or by what is wrong (Rails, .NET)."""
-    if isinstance(found, dict):
-        pairs = list(found.items())[:MAX_FINDINGS]
+    if isinstance(listed, dict):
+        pairs = list(listed.items())[:MAX_FINDINGS]
         entries = [
-            (str(name), each) for name, inner in pairs for each in (inner if isinstance(inner, list) else [inner])
+            (str(name), text) for name, texts in pairs for text in (texts if isinstance(texts, list) else [texts])
         ]
     else:
-        entries = [("", each) for each in found]
+        entries = [("", inner) for inner in listed]
     for where, entry in entries[:MAX_FINDINGS]:
         what = entry
         if isinstance(entry, dict):
-            where = where or next((text for name in WHERE if (text := _place(entry.get(name)))), "")
-            what = next((it for name in WHAT if isinstance(it := entry.get(name), str) and it), None)
+            where = where or next((place for name in WHERE if (place := _place(entry.get(name)))), "")
+            what = next((value for name in WHAT if isinstance(value := entry.get(name), str) and value), None)
         if isinstance(what, str) and what.strip():
             yield one_line(f"{where}: {what}" if where else what, MAX_WORD)
 
 
-def _place(said: Json) -> str:
+def _place(where: Json) -> str:
     """Where a finding is: FastAPI's list without the `body` or `query` it begins with would name another argument."""
-    if isinstance(said, list):
-        return ".".join(str(part) for part in said if isinstance(part, str | int))
-    if isinstance(said, dict):  # JSON:API
-        return next((it for it in said.values() if isinstance(it, str)), "")
-    return said if isinstance(said, str) else ""
+    if isinstance(where, list):
+        return ".".join(str(part) for part in where if isinstance(part, str | int))
+    if isinstance(where, dict):  # JSON:API
+        return next((text for text in where.values() if isinstance(text, str)), "")
+    return where if isinstance(where, str) else ""

@@ -34,7 +34,7 @@ from gateway.protocols.openapi.document.operations import (
     rejected,
 )
 from gateway.protocols.openapi.document.outputs import output_of
-from gateway.protocols.openapi.document.plan import OperationError, OperationTool, Plan
+from gateway.protocols.openapi.document.plan import CallPlan, OperationError, OperationTool
 from gateway.protocols.openapi.document.report import NO_LIST, OperationOutcome, report_of
 from gateway.protocols.openapi.document.security import access_of, credential_names
 from gateway.protocols.openapi.document.serialise import split_path
@@ -58,20 +58,20 @@ def read_operations(encoded_terms: bytes, text: bytes) -> tuple[bytes, ...]:
     builder = ListBuilder(terms.bounds)
     try:
         document = read_document(text, terms.url, terms.server_variables, terms.folder)
-        found = _partial_operations(document, builder)
-        names = tool_names([partial.operation for partial in found], terms)
+        operations = _partial_operations(document, builder)
+        names = tool_names([partial.operation for partial in operations], terms)
     except DocumentError as exc:
         return (encode(Summary(failure=str(exc))),)
-    reasons = [reason_left_out(partial.operation, terms) for partial in found]
-    if failure := _misfit(found, reasons, terms):
+    reasons = [reason_left_out(partial.operation, terms) for partial in operations]
+    if failure := _misfit(operations, reasons, terms):
         outcomes = [
             OperationOutcome(partial.operation, None, reason or NO_LIST)
-            for partial, reason in zip(found, reasons, strict=True)
+            for partial, reason in zip(operations, reasons, strict=True)
         ]
         return (encode(Summary(failure=failure, report=_report(document, outcomes, terms, builder, text))),)
     maker = _Maker(document, terms, names)
     outcomes = []
-    for partial, reason in zip(found, reasons, strict=True):
+    for partial, reason in zip(operations, reasons, strict=True):
         if reason is None:
             outcomes.append(OperationOutcome(partial.operation, maker.tool(partial, builder), "", maker.notes))
         else:
@@ -84,29 +84,31 @@ def read_operations(encoded_terms: bytes, text: bytes) -> tuple[bytes, ...]:
 
 def _partial_operations(document: Document, builder: ListBuilder) -> list[PartialOperation]:
     """All operations of a document; those that cannot be read are rejected. Raises DocumentError for too many."""
-    found: list[PartialOperation] = []
+    partials: list[PartialOperation] = []
     for entry in partial_operations(document):
         if isinstance(entry, Rejected):
             builder.rejected.append(entry)
         else:
-            found.append(entry)
-        if len(found) + len(builder.rejected) > MAX_OPERATIONS:
+            partials.append(entry)
+        if len(partials) + len(builder.rejected) > MAX_OPERATIONS:
             raise DocumentError(f"The document has more than {MAX_OPERATIONS} operations.")
-    return found
+    return partials
 
 
-def _misfit(found: Sequence[PartialOperation], reasons: Sequence[str | None], terms: Terms) -> str:
+def _misfit(operations: Sequence[PartialOperation], reasons: Sequence[str | None], terms: Terms) -> str:
     """Why a document cannot be used as its operator wants; empty if it can.
 
     What is said about an operation that is not there may have forbidden what another one now allows.
     """
-    if unknown := list(islice(unknown_tools([partial.operation for partial in found], terms), SHOWN)):
+    if unknown := list(islice(unknown_tools([partial.operation for partial in operations], terms), SHOWN)):
         return f"The configuration does not fit the document, so no operation is published: {'; '.join(unknown)}"
-    wanted = [partial.operation for partial, reason in zip(found, reasons, strict=True) if reason is None]
-    if len(wanted) <= terms.max_operations:
+    selected = [partial.operation for partial, reason in zip(operations, reasons, strict=True) if reason is None]
+    if len(selected) <= terms.max_operations:
         return ""
-    first = ", ".join((operation.id or operation.place)[:MAX_SHOWN] for operation in wanted[:SHOWN])
-    return f"{len(wanted)} operations are chosen, and operations.max allows {terms.max_operations}. The first: {first}."
+    first = ", ".join((operation.id or operation.place)[:MAX_SHOWN] for operation in selected[:SHOWN])
+    return (
+        f"{len(selected)} operations are chosen, and operations.max allows {terms.max_operations}. The first: {first}."
+    )
 
 
 def _report(
@@ -124,7 +126,7 @@ class _Maker:
 
     def __init__(self, document: Document, terms: Terms, names: Mapping[str, str]) -> None:
         self.notes: tuple[str, ...] = ()
-        self.parts = Parts()
+        self.parts = SchemaParts()
         self._document = document
         self._terms = terms
         self._names = names
@@ -138,7 +140,7 @@ class _Maker:
         """Makes a tool and gathers it; None for an operation that cannot be one, which is rejected."""
         self.notes = ()
         try:
-            tool = self._checked(self._made(partial))
+            tool = self._check_schemas(self._make(partial))
         except (OperationError, DefinitionError) as exc:
             builder.rejected.append(rejected(partial.operation, str(exc)))
         except (
@@ -157,25 +159,25 @@ class _Maker:
         assert isinstance(tool, OperationTool)
         return encode(self.parts.shortened(tool))
 
-    def _checked(self, tool: OperationTool) -> OperationTool:
+    def _check_schemas(self, tool: OperationTool) -> OperationTool:
         """The tool with schemas that are checked and hold no references, if it can be; others are checked later.
 
         Raises OperationError for an input schema that cannot be used.
         """
-        taken = self._inliner.inlined(tool.input_schema)
-        given = tool.output_schema and self._inliner.inlined(tool.output_schema)
-        if taken is None or (given is None and tool.output_schema is not None):
+        input_schema = self._inliner.inlined(tool.input_schema)
+        output_schema = tool.output_schema and self._inliner.inlined(tool.output_schema)
+        if input_schema is None or (output_schema is None and tool.output_schema is not None):
             return tool
-        if (text := encode(taken)) not in self._inputs:
+        if (text := encode(input_schema)) not in self._inputs:
             try:
-                check_input(taken)
+                check_input(input_schema)
             except SchemaError as exc:
                 raise OperationError(f"Its input schema cannot be used. {exc.reason}") from exc
             self._inputs.add(text)
-        if given and not self._is_output(given):
+        if output_schema and not self._is_output(output_schema):
             self.notes += ("Its output schema cannot be used.",)
-            given = {}
-        return replace(tool, input_schema=taken, output_schema=given, is_checked=True)
+            output_schema = {}
+        return replace(tool, input_schema=input_schema, output_schema=output_schema, is_checked=True)
 
     def _is_output(self, schema: JsonObject) -> bool:
         text = encode(schema)
@@ -183,22 +185,22 @@ class _Maker:
             self._outputs[text] = is_json_schema(schema)
         return self._outputs[text]
 
-    def _made(self, partial: PartialOperation) -> OperationTool:
+    def _make(self, partial: PartialOperation) -> OperationTool:
         """Raises OperationError or DefinitionError for an operation that cannot be a tool."""
         document, terms = self._document, self._terms
-        said = tool_terms(partial.operation, terms)
+        own_terms = tool_terms(partial.operation, terms)
         operation = completed(partial, document, terms.base_path)
         access, requires, notes = access_of(operation, document, terms)
-        taken = credential_names(operation, document, terms)
-        taking = input_of(operation, self._converter, terms, said, taken)
-        giving = output_of(operation, self._converter, terms, said)
+        reserved = credential_names(operation, document, terms)
+        taking = input_of(operation, self._converter, terms, own_terms, reserved)
+        giving = output_of(operation, self._converter, terms, own_terms)
         self.notes = (*notes, *taking.warnings, *giving.warnings)
         named = tool_and_version(self._names[operation.place], self._version, terms.bounds.toolkit)
         path, query = split_path(operation.template)
-        is_safe = operation.method in SAFE and not said.unsafe
+        is_safe = operation.method in SAFE and not own_terms.unsafe
         can_repeat = is_safe or _is_idempotent(operation)
         key_header = "" if can_repeat else terms.key_header
-        plan = Plan(
+        plan = CallPlan(
             method=operation.method,
             path=operation.prefix + path,
             prefix=operation.prefix,
@@ -217,7 +219,7 @@ class _Maker:
             tool=named.tool,
             version=named.version,
             name=published_name(named.tool),
-            description=description_of(operation, said),
+            description=description_of(operation, own_terms),
             input_schema=taking.schema,
             output_schema=giving.schema,
             remote_id=operation.place,
@@ -246,13 +248,13 @@ _decode_tools = msgspec.json.Decoder(list[OperationTool]).decode
 _decode_parts = msgspec.json.Decoder(list[Json]).decode
 
 
-class Parts:
+class SchemaParts:
     """The parts of all schemas that were shortened."""
 
     def __init__(self) -> None:
         self._texts: dict[bytes, int] = {}  # with their numbers
         self._numbers: dict[int, int] = {}  # of objects that were seen, by identity
-        self._seen: list[Json] = []  # which keeps them alive
+        self._values: list[Json] = []  # which keeps them alive
 
     def shortened(self, tool: OperationTool) -> OperationTool:
         """The tool with numbers of parts in place of its schemas."""
@@ -272,7 +274,7 @@ class Parts:
         if number is None:
             number = self._texts.setdefault(encode(self._part(value)), len(self._texts))
             self._numbers[id(value)] = number
-            self._seen.append(value)
+            self._values.append(value)
         return number
 
     def _part(self, value: Json) -> Json:

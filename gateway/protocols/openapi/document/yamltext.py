@@ -144,14 +144,14 @@ class _Builder:
         self._no_key()
         if name not in self._anchors:
             raise self._wrong(f"it has the alias {name[:80]!r} of nothing")
-        found = self._anchors[name]
-        if found is None:
+        anchored = self._anchors[name]
+        if anchored is None:
             raise self._wrong(f"the alias {name[:80]!r} stands inside what it stands for")
         self._aliases += 1
         if self._aliases > MAX_ALIASES:
             raise self._wrong(f"it has more than {MAX_ALIASES} aliases")
-        self._grow(found[1])
-        return found[0]
+        self._grow(anchored[1])
+        return anchored[0]
 
     def _no_key(self) -> None:
         if self._open and self._open[-1].is_key_next:
