@@ -18,7 +18,7 @@ from gateway.assembly.address import PublicAddress
 from gateway.assembly.authenticators import Issuers, accounts
 from gateway.assembly.authorization import open_authorizer
 from gateway.assembly.backends import BackendOpener
-from gateway.assembly.challenge_status import ChallengeStatus
+from gateway.assembly.challenge_lookup import ChallengeLookup
 from gateway.assembly.draining import BackendDrainer, until_quiet
 from gateway.assembly.expiry import expiries
 from gateway.assembly.generation import Current, Generation, keep_or_make, with_fixed
@@ -139,7 +139,7 @@ class Gateway:
             callback_url=lambda key, run: address.callback_url() + CALLBACKS + tokens.mint(key, run),
             alone=not is_shared,
         )
-        self._challenge_status = ChallengeStatus(self._challenges, self.calls, self.backends, current)
+        self._challenge_lookup = ChallengeLookup(self._challenges, self.calls, self.backends, current)
         self.callbacks = Callbacks(
             state,
             tokens,
@@ -214,7 +214,7 @@ class Gateway:
             calls=self.calls,
             responses=self._responses,
             checks=self._checks,
-            consents=Consents(self._challenges, self._challenge_status.looks),
+            consents=Consents(self._challenges, self._challenge_lookup.looks),
             listeners=self._listeners,
             digits=self._digits,
             strict=config.errors.strict,
@@ -256,7 +256,7 @@ class Gateway:
     def _make_pages(self, config: Config) -> ASGIApp:
         """The public pages of the gateway's own."""
         console = public_console(config, self.console.app, self._issuers, self.current.limits, self._console_sealer)
-        status, scrape, current = self._challenge_status.of_token, self._scraper.text, self.current
+        status, scrape, current = self._challenge_lookup.of_token, self._scraper.text, self.current
         return public_app(config, self.health, status, scrape, current.pipeline, self.address.public_url, console)
 
     def _make_edge(self, config: Config, pipeline: Pipeline, surfaces: Sequence[Surface], pages: ASGIApp) -> Edge:
@@ -377,7 +377,7 @@ class Gateway:
         for part in (
             self.console,
             self._listeners,
-            self._challenge_status.looks,
+            self._challenge_lookup.looks,
             self.calls,
             self.catalogue,
             self._drainer,

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
-from gateway.catalogue.evaluation import Source
+from gateway.catalogue.evaluation import ToolSource
 from gateway.catalogue.published import InputCheck, OutputCheck, Route
 from gateway.core.encoders import Encoder
 from gateway.core.ports import Backend, Receiver
@@ -154,13 +154,13 @@ def routes(config: Config, backends: Mapping[str, Backend]) -> Sequence[Route]:
     return [_route(entry, backends, config.backends[entry.backend]) for entry in config.routes]
 
 
-def sources(config: Config, backends: Mapping[str, Backend], called: Mapping[str, Backend]) -> Sequence[Source]:
+def sources(config: Config, backends: Mapping[str, Backend], called: Mapping[str, Backend]) -> Sequence[ToolSource]:
     """All backends as the catalogue asks them for their tools, and as their tools are `called`."""
     of_backend: dict[str, dict[int, Route]] = {name: {} for name in config.backends}
     for position, route in enumerate(routes(config, called)):
         of_backend[route.backend_name][position] = route
     return [
-        Source(
+        ToolSource(
             name=name,
             backend=backends[name],
             refresh_s=settings.discovery.refresh_s,

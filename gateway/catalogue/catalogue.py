@@ -17,7 +17,7 @@ from functools import partial
 
 from msgspec import Struct
 
-from gateway.catalogue.evaluation import UNEVALUATED, Evaluation, Source, claims_to, evaluate
+from gateway.catalogue.evaluation import UNEVALUATED, Evaluation, ToolSource, claims_to, evaluate
 from gateway.catalogue.merging import merge
 from gateway.catalogue.routing import Router
 from gateway.catalogue.schema_checks import TimeSlices
@@ -72,7 +72,7 @@ class BackendStatus(Struct, frozen=True, kw_only=True):
 class BackendEntry:
     """What the catalogue knows of one backend."""
 
-    source: Source
+    source: ToolSource
     refreshing: asyncio.Lock = field(default_factory=asyncio.Lock)  # an older list must not replace a newer one
     listing: Listing | None = None
     evaluation: Evaluation = UNEVALUATED
@@ -109,7 +109,7 @@ class Catalogue:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[ToolSource],
         *,
         clock: Callable[[], float] = time.monotonic,
         uniform: Callable[[float, float], float] = random.uniform,

@@ -49,7 +49,7 @@ class Claim(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class ToolSource:
     """A backend to be asked for its tools, and the bounds of what it may answer.
 
     `routes` are its own routes in their order, by their positions among those of all backends. `terms` are the settings
@@ -68,11 +68,11 @@ class Source:
     trusts_hints: bool = False
     longest_name: int = MAX_NAME_LENGTH
 
-    def lists_as(self, other: Source) -> bool:
+    def lists_as(self, other: ToolSource) -> bool:
         """Whether a list of the other source can be used for this one."""
         return self.backend is other.backend or (self.terms is not None and self.terms == other.terms)
 
-    def take_over(self, before: Source) -> None:
+    def take_over(self, before: ToolSource) -> None:
         """Passes what another backend has learned to the backend that replaces it."""
         if isinstance(self.backend, StateCarrier) and self.backend is not before.backend:
             self.backend.take_over(before.backend)
@@ -140,7 +140,9 @@ class Evaluation:
 UNEVALUATED = Evaluation(by_id={})
 
 
-async def evaluate(source: Source, listing: Listing, before: Evaluation, offload: Offload | None = None) -> Evaluation:
+async def evaluate(
+    source: ToolSource, listing: Listing, before: Evaluation, offload: Offload | None = None
+) -> Evaluation:
     """Evaluates a listing. Ids of tokens and secrets that are new since the first listing are trusted only by routes.
 
     Schemas that may take long are checked by `offload`; without it, all of them here. Raises BACKEND_UNAVAILABLE when
@@ -187,7 +189,7 @@ async def evaluate(source: Source, listing: Listing, before: Evaluation, offload
     return Evaluation(by_id=by_id, claims=claims, rejected=tuple(rejected), trusted=trusted, complete=complete)
 
 
-async def claims_to(source: Source, ids: Iterable[str], slices: TimeSlices) -> dict[str, Claim]:
+async def claims_to(source: ToolSource, ids: Iterable[str], slices: TimeSlices) -> dict[str, Claim]:
     """The claims of a source to tools by their ids."""
     claims = {}
     async for id_ in slices.over(ids):
@@ -197,7 +199,7 @@ async def claims_to(source: Source, ids: Iterable[str], slices: TimeSlices) -> d
     return claims
 
 
-async def _claims_to_rejected(source: Source, rejected: Sequence[Rejected], slices: TimeSlices) -> dict[str, Claim]:
+async def _claims_to_rejected(source: ToolSource, rejected: Sequence[Rejected], slices: TimeSlices) -> dict[str, Claim]:
     """The claims to tools that are listed and cannot be used, as far as their ids can be read."""
     ids = (_id_of(tool, source.toolkit) for tool in rejected[: source.max_tools])
     return await claims_to(source, (id_ for id_ in ids if id_), slices)
@@ -223,7 +225,7 @@ def _with_earlier(claims: dict[str, Claim], before: Mapping[str, Claim], most: i
 
 
 def _published(
-    source: Source, definition: ToolDefinition, verdict: Verdict, known: EvaluatedTool, trusted: frozenset[str]
+    source: ToolSource, definition: ToolDefinition, verdict: Verdict, known: EvaluatedTool, trusted: frozenset[str]
 ) -> EvaluatedTool:
     if verdict.reason:
         digest = "" if verdict is NO_TIME else known.digest  # it is checked the next time

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gateway.catalogue.evaluation import Evaluation, Source
+from gateway.catalogue.evaluation import Evaluation, ToolSource
 from gateway.catalogue.ownership import Holder, Owners
 from gateway.catalogue.published import PublishedTool
 from gateway.catalogue.routing import Router
@@ -26,7 +26,7 @@ class Merged:
 
 
 def merge(
-    evaluations: Sequence[tuple[Source, Evaluation]], unlisted: Callable[[ToolRef, Caller], str | None]
+    evaluations: Sequence[tuple[ToolSource, Evaluation]], unlisted: Callable[[ToolRef, Caller], str | None]
 ) -> Merged:
     """Makes a snapshot of all evaluations. `unlisted` as in Router.
 
@@ -42,7 +42,7 @@ def merge(
     ]
     contenders.sort()  # a backend's ids are unique, and so are its routes: no two tools are compared
     owners = Owners(evaluations, longest)
-    names = _Names(owners, longest)
+    names = _UniqueNames(owners, longest)
     published: list[PublishedTool] = []
     won: Counter[str] = Counter()
     shadowed: defaultdict[str, list[Rejected]] = defaultdict(list)
@@ -65,7 +65,7 @@ def merge(
     return Merged(router=router, published=won, shadowed=shadowed, renamed=renamed)
 
 
-class _Names:
+class _UniqueNames:
     """Gives each tool a name of its own."""
 
     def __init__(self, owners: Owners, longest: int) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from gateway.catalogue.evaluation import Evaluation, Source
+from gateway.catalogue.evaluation import Evaluation, ToolSource
 from gateway.catalogue.published import Route, matcher
 from gateway.catalogue.unlisted import digest_beginning, may_begin, tools_named
 from gateway.core.tool_names import DIGEST_LENGTH, VERSION_NAME
@@ -59,9 +59,11 @@ class Owners:
     Of thousands of tools very few are disputed: only for these more is kept than who lists them.
     """
 
-    def __init__(self, evaluations: Sequence[tuple[Source, Evaluation]], longest_name: int) -> None:
+    def __init__(self, evaluations: Sequence[tuple[ToolSource, Evaluation]], longest_name: int) -> None:
         self._holders: defaultdict[str, list[Holder]] = defaultdict(list)  # of disputed tools, by _key
-        self._unlisted: defaultdict[str, list[tuple[Source, Holder]]] = defaultdict(list)  # by toolkit in lower case
+        self._unlisted: defaultdict[str, list[tuple[ToolSource, Holder]]] = defaultdict(
+            list
+        )  # by toolkit in lower case
         if len(evaluations) > 1:  # else there is nobody to take a tool from
             self._note_disputed(evaluations)
             for source, evaluation in evaluations:
@@ -70,7 +72,7 @@ class Owners:
         cut = longest_name - DIGEST_LENGTH - 1  # names are cut here
         self._beginnings = tuple(toolkit[:cut] for toolkit in self._unlisted)
 
-    def _note_disputed(self, evaluations: Sequence[tuple[Source, Evaluation]]) -> None:
+    def _note_disputed(self, evaluations: Sequence[tuple[ToolSource, Evaluation]]) -> None:
         backends: dict[str, str] = {}
         disputed: set[str] = set()
         for source, evaluation in evaluations:
@@ -86,7 +88,7 @@ class Owners:
                 holder = Holder(claim.position, source.name, source.routes[claim.position], tool, claim.hides)
                 self._holders[_key(tool)].append(holder)
 
-    def _note_unlisted(self, source: Source) -> None:
+    def _note_unlisted(self, source: ToolSource) -> None:
         for position, route in source.routes.items():
             if route.names_toolkit and not route.deny:
                 self._unlisted[_toolkit(route.tools)].append((source, Holder(position, source.name, route)))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Sequence
 
-from gateway.catalogue.evaluation import Source
+from gateway.catalogue.evaluation import ToolSource
 from gateway.catalogue.published import Route, matcher
 from gateway.core.model import ToolRef
 from gateway.core.ports import Caller
@@ -18,7 +18,7 @@ DIGEST_NAME = re.compile(rf"([A-Za-z0-9_]+)_[0-9a-f]{{{DIGEST_LENGTH}}}")
 WILDCARD = re.compile(r"[*?@]")
 
 
-def backend_of(sources: Sequence[Source], ref: ToolRef, caller: Caller) -> str | None:
+def backend_of(sources: Sequence[ToolSource], ref: ToolRef, caller: Caller) -> str | None:
     """The name of a backend, of those never listed, that may have a tool which this caller may use; None if none can.
 
     Each backend's tools take the first of its own routes, in the order of the file.

@@ -27,7 +27,7 @@ from gateway.core.model import JsonObject
 from gateway.logs import output
 from gateway.net.server import main_loop
 from gateway.settings import Config
-from gateway.settings.cautions import warnings
+from gateway.settings.warnings import warnings
 
 DESCRIPTION = (
     "Reports everything that is wrong with a configuration. "

@@ -20,7 +20,7 @@ from gateway.core.model import JsonObject
 from gateway.logs import output as logs
 from gateway.net.server import main_loop
 from gateway.settings import Config
-from gateway.settings.cautions import warnings
+from gateway.settings.warnings import warnings
 
 DESCRIPTION = (
     "Finds out which protocol a tool server speaks and which tools it has, writes a configuration for it, and checks "

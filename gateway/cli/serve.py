@@ -21,7 +21,7 @@ from gateway.processes.reload import Reloader
 from gateway.processes.serving import Serving
 from gateway.processes.supervisor import Supervisor
 from gateway.settings import Config
-from gateway.settings.cautions import dangers
+from gateway.settings.warnings import dangers
 
 DESCRIPTION = "Runs the gateway until SIGTERM or Ctrl-C; running calls may finish then. On SIGHUP it reads FILE again."
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from gateway.configfile import yamlnode
-from gateway.configfile.substitution import Substitution, UnfitError, Written
-from gateway.configfile.yamlnode import Mapping, Mark, Node
+from gateway.configfile.substitution import InvalidValueError, Scalar, Substitution
+from gateway.configfile.yamlnode import MapNode, Mark, Node
 
-T = TypeVar("T", str, list[Node], Mapping)
+T = TypeVar("T", str, list[Node], MapNode)
 
 MAX_PROBLEMS = 100  # a screenful or two; a file with more is probably the wrong file
 SHOWN_KEY = 64  # characters; keys of ours are shorter
@@ -20,7 +20,7 @@ IN_PLAIN_TEXT = "holds a secret in plain text; write ${env:NAME} or ${file:/path
 NULLS = frozenset({"null", "Null", "NULL", "~"})  # YAML 1.2 core schema, section 10.3.2
 
 
-class RefusedError(ValueError):
+class RefusedValueError(ValueError):
     """A value that cannot be used. The problem is recorded already; pydantic goes on with the next key."""
 
 
@@ -54,7 +54,7 @@ class ParseContext:
         """The keys of a mapping at the top of the file, whatever is wrong with their values."""
         if section not in self._names:
             sections = [node.value for node in yamlnode.values(self.root, section)[:1]]
-            keys = [key.value for entries in sections if isinstance(entries, Mapping) for key, _ in entries]
+            keys = [key.value for entries in sections if isinstance(entries, MapNode) for key, _ in entries]
             self._names[section] = dict.fromkeys(key for key in keys if isinstance(key, str))
         return self._names[section]
 
@@ -101,41 +101,41 @@ class Cursor:
         """Whether the value, or an item of the list that it is, stands in for a missing variable."""
         return self.path in self.context.stand_ins
 
-    def refuse(self, message: str) -> RefusedError:
+    def refuse(self, message: str) -> RefusedValueError:
         """Records what is wrong with the value; the caller raises what it gets, or goes on."""
         self.context.record(self.node.mark, self.path, message)
-        return RefusedError()
+        return RefusedValueError()
 
-    def refuse_key(self, message: str) -> RefusedError:
+    def refuse_key(self, message: str) -> RefusedValueError:
         """Records what is wrong with the key."""
         self.context.record(self.key_mark, self.path, message)
-        return RefusedError()
+        return RefusedValueError()
 
-    def refuse_missing(self, name: str, advice: str = "") -> RefusedError:
+    def refuse_missing(self, name: str, advice: str = "") -> RefusedValueError:
         """Records a required key that is not there."""
         self.context.record(self.key_mark, self._join(name), f"is missing; {advice}" if advice else "is missing")
-        return RefusedError()
+        return RefusedValueError()
 
-    def scalar(self) -> Written:
-        """The value with variables and files put in. Raises RefusedError."""
+    def scalar(self) -> Scalar:
+        """The value with variables and files put in. Raises RefusedValueError."""
         text = self._value(str, "must be a single value")
         try:
-            written = self.context.substitution.expand(text, plain=self.node.plain)
-        except UnfitError as exc:
+            scalar = self.context.substitution.expand(text, plain=self.node.plain)
+        except InvalidValueError as exc:
             raise self.refuse(str(exc)) from None
-        if not _is_unicode(written.text):
+        if not _is_unicode(scalar.text):
             raise self.refuse("is not valid Unicode text")
-        return written
+        return scalar
 
     def items(self) -> list[Cursor]:
-        """One cursor for each item of a list. Raises RefusedError."""
+        """One cursor for each item of a list. Raises RefusedValueError."""
         items = enumerate(self._value(list, "must be a list"))
         return [Cursor(self.context, node, f"{self.path}[{index}]", node.mark) for index, node in items]
 
     def entries(self) -> dict[str, Cursor]:
-        """One cursor for each key of a mapping; invalid keys are recorded and left out. Raises RefusedError."""
+        """One cursor for each key of a mapping; invalid keys are recorded and left out. Raises RefusedValueError."""
         cursors: dict[str, Cursor] = {}
-        for key, value in self._value(Mapping, "must be a mapping of keys to values"):
+        for key, value in self._value(MapNode, "must be a mapping of keys to values"):
             name = key.value
             if not isinstance(name, str) or key.tagged or not _is_unicode(name):
                 self.context.record(key.mark, self.path, "has a key that is not plain text")

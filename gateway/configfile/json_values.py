@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any
 
-from gateway.configfile.cursor import Cursor, RefusedError
-from gateway.configfile.substitution import UnfitError, Written
+from gateway.configfile.cursor import Cursor, RefusedValueError
+from gateway.configfile.substitution import InvalidValueError, Scalar
 from gateway.configfile.values import NOT_TEXT, NUMBER, Schema, Value
-from gateway.configfile.yamlnode import Mapping
+from gateway.configfile.yamlnode import MapNode
 
 INTEGER = re.compile(r"-?(0|[1-9][0-9]{0,17})")
 FRACTION = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?")
@@ -26,20 +26,20 @@ class JsonValue(Value):
     def _read(self, cursor: Cursor) -> Any:
         if cursor.raw is not None:
             return super().read(cursor)
-        if not isinstance(cursor.node.value, Mapping):
+        if not isinstance(cursor.node.value, MapNode):
             return [self._part(item) for item in cursor.items()]
         entries = cursor.entries()
         if len(entries) < len(cursor.node.value):
-            raise RefusedError  # for a key, which is recorded
+            raise RefusedValueError  # for a key, which is recorded
         return {name: self._part(entry) for name, entry in entries.items()}
 
     def _part(self, cursor: Cursor) -> Any:
         """A value within another, which may also be null."""
         return None if cursor.is_null else self._read(cursor)
 
-    def parse(self, written: Written) -> Any:
-        text = written.text
-        if not written.plain:
+    def parse(self, scalar: Scalar) -> Any:
+        text = scalar.text
+        if not scalar.plain:
             return text
         if text in WORDS:
             return WORDS[text]
@@ -48,7 +48,7 @@ class JsonValue(Value):
         if FRACTION.fullmatch(text) and abs(number := float(text)) != float("inf"):
             return number
         if text in NOT_TEXT or NUMBER.fullmatch(text):
-            raise UnfitError("is not written as JSON has it; put it in quotes if it is text")
+            raise InvalidValueError("is not written as JSON has it; put it in quotes if it is text")
         return text
 
     def schema(self) -> Schema:

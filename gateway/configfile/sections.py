@@ -21,7 +21,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
-from gateway.configfile.cursor import Cursor, RefusedError
+from gateway.configfile.cursor import Cursor, RefusedValueError
 from gateway.configfile.values import SUBSTITUTED, Schema, Text, WordOf
 from gateway.core.did_you_mean import suggestion
 
@@ -110,18 +110,18 @@ def repeats(items: Sequence[Any]) -> Iterator[tuple[int, str]]:
     return ((index, "is in the list already") for index, _ in repeated(items))
 
 
-class Parts:
+class CompositeValue:
     """An annotation of a value with parts, each read by itself, so that a wrong one hides nothing wrong in others."""
 
     def read(self, value: Any, validate: Validate) -> Any:
-        """Reads a value of a file or of code. Raises RefusedError."""
+        """Reads a value of a file or of code. Raises RefusedValueError."""
         raise NotImplementedError
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.no_info_wrap_validator_function(self.read, handler(source))
 
 
-class Items(Parts):
+class Items(CompositeValue):
     """A list, as `Annotated[tuple[T, ...], Items()]`. `check` finds items that do not go with the others.
 
     It sees None for an item that is wrong itself, or not known.
@@ -144,7 +144,7 @@ class Items(Parts):
         if any(cursor.is_stand_in for cursor in cursors):
             value.context.stand_ins.add(value.path)
         if None in values:
-            raise RefusedError
+            raise RefusedValueError
         return tuple(values)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
@@ -166,7 +166,7 @@ class OneOrMore(Items):
         if value.raw is None:
             return super().read(value, validate)
         if (item := _first(validate, [value])) is None:
-            raise RefusedError
+            raise RefusedValueError
         return (item,)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> Schema:
@@ -177,7 +177,7 @@ class OneOrMore(Items):
 SomeOf = Annotated[tuple[T, ...], OneOrMore()]
 
 
-class ByName(Parts):
+class ByName(CompositeValue):
     """Values under names that the operator chooses, as `Annotated[Mapping[str, T], ByName(NAME)]`.
 
     `check` finds those that do not go with the others, by their names.
@@ -204,7 +204,7 @@ class ByName(Parts):
         for name, message in self.check(values) if self.check else ():
             entries[name].refuse_key(message)
         if len(values) < len(entries):
-            raise RefusedError
+            raise RefusedValueError
         return MappingProxyType(values)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -265,7 +265,7 @@ class ByWord:
         }
 
 
-class OrWord(Parts):
+class OrWord(CompositeValue):
     """A section, or one word that says there is none, as `Annotated[T | None, OrWord("none")]`."""
 
     def __init__(self, word: str) -> None:
@@ -274,8 +274,8 @@ class OrWord(Parts):
     def read(self, value: Any, validate: Validate) -> Any:
         if not isinstance(value, Cursor) or value.raw is None or value.is_null or value.is_empty:
             return validate(value)
-        written = value.scalar()
-        if written.text != self.word and not written.missing:
+        scalar = value.scalar()
+        if scalar.text != self.word and not scalar.missing:
             raise value.refuse(f"must be the word {self.word!r} or a mapping of keys to values")
         return None
 
@@ -287,14 +287,14 @@ class OrWord(Parts):
 def _one_of(
     sections: Mapping[str, type[Section]], name_of: Callable[[Cursor], str], handler: GetCoreSchemaHandler
 ) -> CoreSchema:
-    """What pydantic reads one of several sections with; `name_of` chooses, or raises RefusedError."""
+    """What pydantic reads one of several sections with; `name_of` chooses, or raises RefusedValueError."""
 
     def choose(value: Any) -> str | None:
         if not isinstance(value, Cursor):
             return next((name for name, section in sections.items() if isinstance(value, section)), None)
         try:
             return name_of(value)
-        except RefusedError:
+        except RefusedValueError:
             return None
 
     choices = {name: handler.generate_schema(section) for name, section in sections.items()}

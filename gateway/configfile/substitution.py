@@ -17,11 +17,11 @@ EXPRESSION = re.compile(r"\$\$|\$\{(?:(?P<source>env|file):(?P<name>[^}]{1,1024}
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 
-class UnfitError(ValueError):
+class InvalidValueError(ValueError):
     """A value that is not what its key expects; the message continues the key's path and holds no value."""
 
 
-class MissingError(UnfitError):
+class MissingError(InvalidValueError):
     """A variable or file that is not there; may be overlooked where secrets are absent on purpose."""
 
 
@@ -36,7 +36,7 @@ def files_in(text: str) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class Scalar:
     """A scalar after substitution. `plain`: without quotes; neither `plain` nor `quoted`: something was put in.
 
     `missing`: what should have been put in was not there.
@@ -59,8 +59,8 @@ class Substitution:
     base: Path
     allow_missing: bool = False
 
-    def expand(self, text: str, *, plain: bool) -> Written:
-        """Puts variables and files into a scalar. Raises UnfitError."""
+    def expand(self, text: str, *, plain: bool) -> Scalar:
+        """Puts variables and files into a scalar. Raises InvalidValueError."""
         parts: list[str] = []
         end = length = 0
         replaced = missing = False
@@ -79,20 +79,22 @@ class Substitution:
                 missing = True
             length += len(parts[-1])
             if length > MAX_TEXT:
-                raise UnfitError(f"is longer than {MAX_TEXT} characters after substitution")
+                raise InvalidValueError(f"is longer than {MAX_TEXT} characters after substitution")
         expanded = "".join(parts) + text[end:]
-        return Written(expanded, plain and not replaced, not (plain or replaced), missing)
+        return Scalar(expanded, plain and not replaced, not (plain or replaced), missing)
 
     def _value(self, match: re.Match[str]) -> str:
         name = match["name"]
         if match["source"] == "file":
             return self._read(name)
         if match["source"] is None:
-            raise UnfitError(
+            raise InvalidValueError(
                 "has a '${' that begins neither ${env:NAME} nor ${file:path}; write $${ for the two characters"
             )
         if VARIABLE.fullmatch(name) is None:
-            raise UnfitError("names an environment variable that cannot exist; names have letters, digits and _ only")
+            raise InvalidValueError(
+                "names an environment variable that cannot exist; names have letters, digits and _ only"
+            )
         value = self.env.get(name)
         if value is None:
             raise MissingError(f"environment variable {name} is not set")
@@ -108,9 +110,9 @@ class Substitution:
         except OSError as exc:
             raise MissingError(f"file {name!r} cannot be read: {exc.strerror}") from exc
         if len(data) > MAX_FILE_BYTES:
-            raise UnfitError(f"file {name!r} is larger than {MAX_FILE_BYTES} bytes")
+            raise InvalidValueError(f"file {name!r} is larger than {MAX_FILE_BYTES} bytes")
         try:
             text = data.decode()
         except UnicodeDecodeError:
-            raise UnfitError(f"file {name!r} is not UTF-8 text") from None  # the cause would hold the bytes
+            raise InvalidValueError(f"file {name!r} is not UTF-8 text") from None  # the cause would hold the bytes
         return text.removesuffix("\n").removesuffix("\r")

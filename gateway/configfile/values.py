@@ -15,7 +15,7 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, SecretStr
 from pydantic_core import CoreSchema, core_schema
 
 from gateway.configfile.cursor import NULLS, Cursor
-from gateway.configfile.substitution import UnfitError, Written, refers
+from gateway.configfile.substitution import InvalidValueError, Scalar, refers
 from gateway.core.did_you_mean import suggestion
 
 Schema = dict[str, Any]
@@ -32,29 +32,29 @@ class Value(ABC):
     title: str = ""
     if_missing: Any = None  # what stands in for a variable that is missing
     always_judged = False  # whether problems of a stand-in with other keys count: any value would have them
-    # Looks a value up where the file lies, or elsewhere in it. Raises UnfitError.
+    # Looks a value up where the file lies, or elsewhere in it. Raises InvalidValueError.
     resolve: Callable[[Any, Cursor], Any] | None = None
 
     def read(self, value: Any) -> Any:
         """Reads a value of a file, or text in code such as a default; anything else in code is the value itself."""
         if not isinstance(value, Cursor):
-            return self.parse(Written(value)) if isinstance(value, str) else value
+            return self.parse(Scalar(value)) if isinstance(value, str) else value
         if value.raw and self.holds_secret(value.raw):
             value.context.plain_secrets[value.path] = value.node.mark
-        written = value.scalar()
-        if written.missing:
+        scalar = value.scalar()
+        if scalar.missing:
             if not self.always_judged:
                 value.context.stand_ins.add(value.path)
             return self.stand_in(value.raw or "")
         try:
-            parsed = self.parse(written)
+            parsed = self.parse(scalar)
             return parsed if self.resolve is None else self.resolve(parsed, value)
-        except UnfitError as exc:
+        except InvalidValueError as exc:
             raise value.refuse(str(exc)) from None
 
     @abstractmethod
-    def parse(self, written: Written) -> Any:
-        """Reads one value. Raises UnfitError."""
+    def parse(self, scalar: Scalar) -> Any:
+        """Reads one value. Raises InvalidValueError."""
 
     def stand_in(self, raw: str) -> Any:
         """A value to go on with where a variable is missing and that was allowed; `raw` is what the file says."""
@@ -80,7 +80,7 @@ class Text(Value):
     """Any text, or text of a certain form: `pattern`, what it `must` be in words, and `convert` for what is left.
 
     With `any_scalar` it may look like a number, too. `if_missing` is used where a variable is missing; without one it
-    is the expression itself. `convert` and `resolve` raise UnfitError.
+    is the expression itself. `convert` and `resolve` raise InvalidValueError.
     """
 
     pattern: str | None = None
@@ -95,12 +95,12 @@ class Text(Value):
     def __post_init__(self) -> None:
         self.title = self.title or ("text" if self.pattern is None else self.must.removeprefix("must be "))
 
-    def parse(self, written: Written) -> Any:
-        if not self.matches(written.text):
-            raise UnfitError(self.must)
+    def parse(self, scalar: Scalar) -> Any:
+        if not self.matches(scalar.text):
+            raise InvalidValueError(self.must)
         if not self.any_scalar:
-            _require_text(written)
-        return self.convert(written.text)
+            _require_text(scalar)
+        return self.convert(scalar.text)
 
     def matches(self, text: str) -> bool:
         """Whether text has the form."""
@@ -113,7 +113,7 @@ class Text(Value):
 def _names_a_backend(value: str, cursor: Cursor) -> str:
     names = cursor.context.names("backends")
     if value not in names:
-        raise UnfitError(f"names no backend of this file{suggestion(value, names)}")
+        raise InvalidValueError(f"names no backend of this file{suggestion(value, names)}")
     return value
 
 
@@ -126,7 +126,7 @@ BackendName = Annotated[str, Text(title="name of a backend of this file", resolv
 class Secret(Value):
     """A secret, at least so many characters or bytes long; with `header` fit to be sent in an HTTP header.
 
-    `check` raises UnfitError for any other reason to refuse it.
+    `check` raises InvalidValueError for any other reason to refuse it.
     """
 
     characters: int = 1
@@ -141,17 +141,17 @@ class Secret(Value):
         elif self.bytes_ > 1:
             self.title += f" of at least {self.bytes_} bytes"
 
-    def parse(self, written: Written) -> SecretStr:
-        text = written.text
-        _require_text(written)
+    def parse(self, scalar: Scalar) -> SecretStr:
+        text = scalar.text
+        _require_text(scalar)
         if not text:
-            raise UnfitError("must not be empty")
+            raise InvalidValueError("must not be empty")
         if len(text) < self.characters:
-            raise UnfitError(f"must have at least {self.characters} characters")
+            raise InvalidValueError(f"must have at least {self.characters} characters")
         if len(text.encode()) < self.bytes_:
-            raise UnfitError(f"must have at least {self.bytes_} bytes")
+            raise InvalidValueError(f"must have at least {self.bytes_} bytes")
         if self.header and re.fullmatch(r"[!-~]+", text) is None:
-            raise UnfitError("must be visible ASCII without spaces, since it is sent in a header")
+            raise InvalidValueError("must be visible ASCII without spaces, since it is sent in a header")
         self.check(text)
         return SecretStr(text)
 
@@ -174,10 +174,10 @@ class _Flag(Value):
     title = "true or false"
     if_missing = False
 
-    def parse(self, written: Written) -> bool:
-        if written.quoted or written.text not in ("true", "false"):
-            raise UnfitError("must be true or false, without quotes")
-        return written.text == "true"
+    def parse(self, scalar: Scalar) -> bool:
+        if scalar.quoted or scalar.text not in ("true", "false"):
+            raise InvalidValueError("must be true or false, without quotes")
+        return scalar.text == "true"
 
     def schema(self) -> Schema:
         return {"type": ["boolean", "string"], "pattern": SUBSTITUTED}
@@ -194,13 +194,13 @@ class Integer(Value):
         self.title = f"whole number from {low} to {high}"
         self.if_missing = low
 
-    def parse(self, written: Written) -> int:
-        if written.quoted:
-            raise UnfitError(f"must be a {self.title}, without quotes")
-        is_number = re.fullmatch(r"0|-?[1-9][0-9]{0,17}", written.text) is not None
-        if not is_number or not self.low <= int(written.text) <= self.high:
-            raise UnfitError(f"must be a {self.title}")
-        return int(written.text)
+    def parse(self, scalar: Scalar) -> int:
+        if scalar.quoted:
+            raise InvalidValueError(f"must be a {self.title}, without quotes")
+        is_number = re.fullmatch(r"0|-?[1-9][0-9]{0,17}", scalar.text) is not None
+        if not is_number or not self.low <= int(scalar.text) <= self.high:
+            raise InvalidValueError(f"must be a {self.title}")
+        return int(scalar.text)
 
     def schema(self) -> Schema:
         return {"type": ["integer", "string"], "minimum": self.low, "maximum": self.high, "pattern": SUBSTITUTED}
@@ -212,10 +212,10 @@ class Ratio(Value):
     title = "number from 0 to 1"
     if_missing = 0.0
 
-    def parse(self, written: Written) -> float:
-        if written.quoted or re.fullmatch(r"0|1|[01]\.[0-9]{1,9}", written.text) is None or float(written.text) > 1:
-            raise UnfitError("must be a number from 0 to 1, such as 0.01, without quotes")
-        return float(written.text)
+    def parse(self, scalar: Scalar) -> float:
+        if scalar.quoted or re.fullmatch(r"0|1|[01]\.[0-9]{1,9}", scalar.text) is None or float(scalar.text) > 1:
+            raise InvalidValueError("must be a number from 0 to 1, such as 0.01, without quotes")
+        return float(scalar.text)
 
     def schema(self) -> Schema:
         return {"type": ["number", "string"], "minimum": 0, "maximum": 1, "pattern": SUBSTITUTED}
@@ -232,14 +232,14 @@ class Range(Value):
         self.pattern = f"[0-9]{{1,15}}({'|'.join(self.units)})"
         self.low, self.high = self._number(low), self._number(high)
         self.title = f"{self.noun} from {low} to {high}"
-        self.if_missing = self.parse(Written(low))
+        self.if_missing = self.parse(Scalar(low))
 
-    def parse(self, written: Written) -> float:
-        if re.fullmatch(self.pattern, written.text) is None:
-            raise UnfitError(f"must be a {self.noun} such as {self.examples}")
-        number = self._number(written.text)
+    def parse(self, scalar: Scalar) -> float:
+        if re.fullmatch(self.pattern, scalar.text) is None:
+            raise InvalidValueError(f"must be a {self.noun} such as {self.examples}")
+        number = self._number(scalar.text)
         if not self.low <= number <= self.high:
-            raise UnfitError(f"must be a {self.title}")
+            raise InvalidValueError(f"must be a {self.title}")
         return number
 
     def schema(self) -> Schema:
@@ -256,8 +256,8 @@ class Duration(Range):
     noun, examples = "duration", "500ms, 30s, 5m, 1h or 1d"
     units: ClassVar = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
-    def parse(self, written: Written) -> float:
-        return super().parse(written) / 1000
+    def parse(self, scalar: Scalar) -> float:
+        return super().parse(scalar) / 1000
 
 
 class Size(Range):
@@ -277,11 +277,11 @@ class WordOf(Value):
         self.words = words
         self.if_missing = words[0]
 
-    def parse(self, written: Written) -> str:
-        if written.text not in self.words:
+    def parse(self, scalar: Scalar) -> str:
+        if scalar.text not in self.words:
             must = f"must be one of {', '.join(self.words)}" if len(self.words) > 1 else f"must be {self.words[0]}"
-            raise UnfitError(must + suggestion(written.text, self.words))
-        return written.text
+            raise InvalidValueError(must + suggestion(scalar.text, self.words))
+        return scalar.text
 
     def schema(self) -> Schema:
         return {"type": "string", "anyOf": [{"enum": list(self.words)}, {"pattern": SUBSTITUTED}]}
@@ -300,6 +300,6 @@ def _or_substituted(pattern: str) -> str:
     return f"^({pattern})$|{SUBSTITUTED}"
 
 
-def _require_text(written: Written) -> None:
-    if written.plain and (written.text in NOT_TEXT or NUMBER.fullmatch(written.text) is not None):
-        raise UnfitError("must be text; put it in quotes")
+def _require_text(scalar: Scalar) -> None:
+    if scalar.plain and (scalar.text in NOT_TEXT or NUMBER.fullmatch(scalar.text) is not None):
+        raise InvalidValueError("must be text; put it in quotes")

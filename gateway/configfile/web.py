@@ -13,7 +13,7 @@ from pydantic import SecretStr
 
 from gateway.configfile.cursor import Cursor
 from gateway.configfile.sections import Section, setting
-from gateway.configfile.substitution import UnfitError, Written, refers
+from gateway.configfile.substitution import InvalidValueError, Scalar, refers
 from gateway.configfile.values import Flag, Secret, Text
 
 # RFC 3986, without user information (credentials have keys of their own) and in lower-case schemes only.
@@ -63,7 +63,7 @@ def _host_name(text: str) -> str:
         try:
             return str(ipaddress.IPv6Address(text.strip("[]")))
         except ValueError:
-            raise UnfitError(HOST_NAME_MUST) from None
+            raise InvalidValueError(HOST_NAME_MUST) from None
     return text.lower()
 
 
@@ -80,23 +80,23 @@ def _network(text: str) -> IpNetwork:
     try:
         address = ipaddress.ip_interface(text)
     except ValueError:
-        raise UnfitError("must be a network such as 10.0.0.0/8 or an address") from None
+        raise InvalidValueError("must be a network such as 10.0.0.0/8 or an address") from None
     network: IpNetwork = address.network
     if address.ip != network.network_address:
-        raise UnfitError(f"has bits set beyond its length; the network is {network}")
+        raise InvalidValueError(f"has bits set beyond its length; the network is {network}")
     # Addresses of callers and proxies are compared as IPv4 where they are IPv4 inside of IPv6.
     if isinstance(network, ipaddress.IPv6Network) and network.prefixlen >= MAPPED_BITS:
         mapped = network.network_address.ipv4_mapped
         if mapped is not None:
             network = ipaddress.IPv4Network((mapped, network.prefixlen - MAPPED_BITS))
     if network.prefixlen == 0:
-        raise UnfitError("trusts everybody, so that any caller could pass for any other")
+        raise InvalidValueError("trusts everybody, so that any caller could pass for any other")
     return network
 
 
 def _authorization_url(text: str) -> str:
     if crosses_in_clear(text):
-        raise UnfitError("must be an https URL; http is for loopback addresses only")
+        raise InvalidValueError("must be an https URL; http is for loopback addresses only")
     return text
 
 
@@ -104,7 +104,7 @@ def _header_name(text: str) -> str:
     """In lower case."""
     name = text.lower()
     if is_own_header(name):
-        raise UnfitError("must not be forwarded; the gateway sets or withholds this header itself")
+        raise InvalidValueError("must not be forwarded; the gateway sets or withholds this header itself")
     return name
 
 
@@ -178,12 +178,12 @@ def is_issuer_url(text: str, *, allow_http: bool = False) -> bool:
         return False
     try:
         return not crosses_in_clear(text) or allow_http
-    except UnfitError:
+    except InvalidValueError:
         return False
 
 
 def crosses_in_clear(url: str) -> bool:
-    """Whether requests to a URL go unencrypted to another machine. Raises UnfitError."""
+    """Whether requests to a URL go unencrypted to another machine. Raises InvalidValueError."""
     scheme, host = _check_authority(url)
     return scheme == "http" and not is_loopback(host)
 
@@ -197,16 +197,16 @@ def is_loopback(host: str) -> bool:
 
 
 def _check_authority(url: str) -> tuple[str, str]:
-    """Splits off scheme and host. Raises UnfitError for a port or an IPv6 address that cannot be."""
+    """Splits off scheme and host. Raises InvalidValueError for a port or an IPv6 address that cannot be."""
     parts = PARTS.fullmatch(url)
     assert parts is not None  # it matched the stricter pattern before
     if parts["port"] and not 1 <= int(parts["port"]) <= 65535:
-        raise UnfitError("has a port that is not between 1 and 65535")
+        raise InvalidValueError("has a port that is not between 1 and 65535")
     if parts["host"].startswith("["):
         try:
             ipaddress.IPv6Address(parts["host"][1:-1])
         except ValueError:
-            raise UnfitError("has brackets around what is no IPv6 address") from None
+            raise InvalidValueError("has brackets around what is no IPv6 address") from None
     return parts["scheme"], parts["host"]
 
 
@@ -214,10 +214,10 @@ def _check_authority(url: str) -> tuple[str, str]:
 class _HeaderValue(Secret):
     title = "text of visible ASCII characters and spaces"
 
-    def parse(self, written: Written) -> SecretStr:
-        secret = super().parse(written)
-        if re.fullmatch(r"[!-~]([ -~]*[!-~])?", written.text) is None:
-            raise UnfitError("must be visible ASCII, with spaces at most inside, since it is sent in a header")
+    def parse(self, scalar: Scalar) -> SecretStr:
+        secret = super().parse(scalar)
+        if re.fullmatch(r"[!-~]([ -~]*[!-~])?", scalar.text) is None:
+            raise InvalidValueError("must be visible ASCII, with spaces at most inside, since it is sent in a header")
         return secret
 
     def holds_secret(self, raw: str) -> bool:
@@ -245,7 +245,7 @@ def readable_file(value: str, cursor: Cursor) -> FilePath:
     Problems quote what the configuration says: a variable may hold the key itself.
     """
     if PEM in value:
-        raise UnfitError("holds a certificate or a key itself; it must be the path of the file that does")
+        raise InvalidValueError("holds a certificate or a key itself; it must be the path of the file that does")
     substitution = cursor.context.substitution
     path = substitution.base / value
     cursor.context.files[str(path)] = None
@@ -253,9 +253,9 @@ def readable_file(value: str, cursor: Cursor) -> FilePath:
         if path.is_file():
             path.open("rb").close()
         elif path.exists() or not substitution.allow_missing:
-            raise UnfitError(f"names no file: {cursor.raw!r} does not exist or is no regular file")
+            raise InvalidValueError(f"names no file: {cursor.raw!r} does not exist or is no regular file")
     except OSError as exc:
-        raise UnfitError(f"names a file that cannot be read: {exc.strerror}") from None
+        raise InvalidValueError(f"names a file that cannot be read: {exc.strerror}") from None
     return FilePath(path)
 
 

@@ -23,7 +23,7 @@ class Mark(NamedTuple):
     column: int
 
 
-class Mapping(tuple[tuple["Node", "Node"], ...]):
+class MapNode(tuple[tuple["Node", "Node"], ...]):
     """Keys with values, in the order of the file; a key may occur twice here and may be no scalar."""
 
 
@@ -35,7 +35,7 @@ class Node:
     """
 
     mark: Mark
-    value: str | list[Node] | Mapping
+    value: str | list[Node] | MapNode
     plain: bool = False
     tagged: bool = False
     size: int = 1
@@ -78,7 +78,7 @@ def mark_at(text: str, offset: int) -> Mark:
 
 def values(node: Node, name: str) -> list[Node]:
     """What stands under a key of a mapping, once for each time it is written."""
-    return [value for key, value in node.value if key.value == name] if isinstance(node.value, Mapping) else []
+    return [value for key, value in node.value if key.value == name] if isinstance(node.value, MapNode) else []
 
 
 class _Builder:
@@ -120,7 +120,7 @@ class _Builder:
             node = Node(mark, items, tagged=tagged, size=_size(items))
         else:
             parts = self._children(yaml.MappingEndEvent, depth + 1)
-            pairs = Mapping(zip(parts[::2], parts[1::2], strict=True))
+            pairs = MapNode(zip(parts[::2], parts[1::2], strict=True))
             node = Node(mark, pairs, tagged=tagged, size=_size(parts))
         if event.anchor is not None:
             self._anchors[event.anchor] = node

@@ -18,7 +18,7 @@ from gateway.core.model import Json, JsonObject
 from gateway.metrics import Metrics
 from gateway.settings import Config
 from gateway.settings import load as reading
-from gateway.settings.cautions import warnings
+from gateway.settings.warnings import warnings
 
 MASK = "••••••••"
 DEFAULT = "default"
@@ -85,7 +85,7 @@ def _remark(level: str, text: str) -> JsonObject:
 def _lines(node: Node, path: str) -> Iterator[tuple[str, tuple[int, str]]]:
     """The line of each value of the file, and the names of variables and files that are put into it."""
     sources: list[str] = []
-    if isinstance(node.value, yamlnode.Mapping):
+    if isinstance(node.value, yamlnode.MapNode):
         for key, value in node.value:
             if isinstance(key.value, str):
                 yield from _lines(value, _joined(path, key.value))

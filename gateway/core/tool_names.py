@@ -25,7 +25,7 @@ class DefinitionError(ValueError):
     """A listed tool that cannot be used; the text says why, for the operator."""
 
 
-class Named(NamedTuple):
+class ToolName(NamedTuple):
     """What a tool is called: `tool` is `Toolkit.Tool`, `version` is `x.y.z`, `warnings` are for the operator."""
 
     tool: str
@@ -33,7 +33,7 @@ class Named(NamedTuple):
     warnings: tuple[str, ...] = ()
 
 
-def tool_and_version(wire_id: str, version_field: str | None, default_toolkit: str) -> Named:
+def tool_and_version(wire_id: str, version_field: str | None, default_toolkit: str) -> ToolName:
     """Names a tool from the id and version its server sent; a version in the id wins over the field.
 
     Raises DefinitionError for an id that is empty, longer than 256 characters or without a tool.
@@ -44,10 +44,10 @@ def tool_and_version(wire_id: str, version_field: str | None, default_toolkit: s
     if not all(words):
         raise DefinitionError("Its id names no tool." if path else "Its id is empty.")
     version, warnings = _version(id_version or version_field)
-    named = Named(".".join(words), version, warnings)
-    if len(named.tool) + 1 + len(version) > MAX_ID_LENGTH:
+    name = ToolName(".".join(words), version, warnings)
+    if len(name.tool) + 1 + len(version) > MAX_ID_LENGTH:
         raise DefinitionError(f"Its id is longer than {MAX_ID_LENGTH} characters.")
-    return named
+    return name
 
 
 def published_name(tool: str, longest: int = MAX_NAME_LENGTH) -> str:

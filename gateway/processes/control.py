@@ -20,7 +20,7 @@ from typing import Any
 
 import msgspec
 
-from gateway.processes.questions import Answer, Question
+from gateway.processes.rpcs import RpcReply, RpcRequest
 from gateway.settings import Config
 
 OK, FAILED, LOST = 0, 1, 3  # exit codes; LOST: the worker accepted results that it could not store
@@ -31,10 +31,10 @@ LENGTH_BYTES = 4
 MAX_LINE_BYTES = 16 * 1024 * 1024  # one report about hundreds of backends, or MAX_ROWS rows
 MAX_ROWS = 5_000  # of metrics in one line, some 200 bytes each
 
-Order = tuple[int, Config | Question | Answer | None]
+Order = tuple[int, Config | RpcRequest | RpcReply | None]
 
 
-def packed(number: int, order: Config | Question | Answer | None) -> bytes:
+def packed(number: int, order: Config | RpcRequest | RpcReply | None) -> bytes:
     """Encodes what is sent to a worker. It is pickled, so that all workers have exactly what was read once."""
     buffer = BytesIO()
     pickler = pickle.Pickler(buffer, pickle.HIGHEST_PROTOCOL)

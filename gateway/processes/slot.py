@@ -20,7 +20,7 @@ from gateway.metrics import Counted, GaugeSample
 from gateway.metrics.families import FAMILIES
 from gateway.net.server import Stop
 from gateway.processes.control import AT_ONCE, LOST, MAX_LINE_BYTES, REPORT_S, WITHOUT_DELAY, messages, packed
-from gateway.processes.questions import Answer, PendingRpcs, Question, answer_to
+from gateway.processes.rpcs import PendingRpcs, RpcReply, RpcRequest, reply_to
 from gateway.processes.sockets import renew
 from gateway.settings import Config
 
@@ -79,7 +79,7 @@ class WorkerSlot:
         self._config: Config | None = None  # the worker's, as far as it is known
         self._orders = 0
         self._answers: dict[int, asyncio.Future[bool]] = {}  # by the number of the order
-        self._questions = PendingRpcs()
+        self._rpcs = PendingRpcs()
         self._answering: set[asyncio.Task[None]] = set()
         self._report: JsonObject = {}
         self._children: dict[str, int] = {}
@@ -169,7 +169,7 @@ class WorkerSlot:
                 self.failed.set()
             self.ready.clear()
             self._report, self.gauges, self._children = {}, [], {}
-            self._questions.refuse_all()
+            self._rpcs.refuse_all()
             for answer in self._answers.values():  # the next worker starts with the current configuration
                 if not answer.done():
                     answer.set_result(True)
@@ -216,9 +216,9 @@ class WorkerSlot:
                 if answer is not None and not answer.done():
                     answer.set_result(ok)
             case {"kind": "answer", "number": number, "status": status, "body": body}:
-                self._questions.settle(Answer(number, status, body))
+                self._rpcs.settle(RpcReply(number, status, body))
             case {"kind": "question", "number": number, "name": name, "about": about}:
-                task = asyncio.create_task(self._reply(number, Question(name, about)))
+                task = asyncio.create_task(self._reply(number, RpcRequest(name, about)))
                 self._answering.add(task)
                 task.add_done_callback(self._answering.discard)
             case {"kind": "failed", "reason": reason}:
@@ -233,11 +233,11 @@ class WorkerSlot:
 
     async def ask(self, question: str, about: JsonObject) -> JsonObject:
         """Asks the worker (`View.ask`). Raises RefusedQuestionError."""
-        return await self._questions.ask(lambda number: self._write(number, Question(question, about)))
+        return await self._rpcs.ask(lambda number: self._write(number, RpcRequest(question, about)))
 
-    async def _reply(self, number: int, question: Question) -> None:
+    async def _reply(self, number: int, question: RpcRequest) -> None:
         """Answers a question of the worker, whose callers see the console of all workers."""
-        self._write(0, await answer_to(number, question, self._view))
+        self._write(0, await reply_to(number, question, self._view))
 
     def about(self) -> JsonObject:
         """What the console shows of the worker."""
@@ -245,7 +245,7 @@ class WorkerSlot:
 
     # Orders
 
-    def _write(self, number: int, order: Config | Question | Answer | None) -> None:
+    def _write(self, number: int, order: Config | RpcRequest | RpcReply | None) -> None:
         if self._writer is not None:
             self._writer.write(packed(number, order))
 

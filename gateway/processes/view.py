@@ -21,7 +21,7 @@ from gateway.settings import Config
 BETWEEN = ":"  # the number of a worker and what is its own
 
 
-class Asked(Protocol):
+class ConsoleWorker(Protocol):
     """A worker, by its number; `is_there` while it serves."""
 
     number: int
@@ -43,7 +43,7 @@ class SupervisorView(Answering):
 
     def __init__(
         self,
-        workers: Sequence[Asked],
+        workers: Sequence[ConsoleWorker],
         metrics: Metrics,
         history: History,
         *,
@@ -70,7 +70,7 @@ class SupervisorView(Answering):
             "configuration": self._read_configuration,
         }
 
-    def _there(self) -> Iterator[Asked]:
+    def _there(self) -> Iterator[ConsoleWorker]:
         return (worker for worker in self._workers if worker.is_there)
 
     async def _ask_one(self, question: str, about: JsonObject) -> JsonObject:
@@ -85,7 +85,7 @@ class SupervisorView(Answering):
 
         return ask
 
-    async def _ask_all(self, question: str, about: JsonObject) -> list[tuple[Asked, JsonObject]]:
+    async def _ask_all(self, question: str, about: JsonObject) -> list[tuple[ConsoleWorker, JsonObject]]:
         """The answers of the workers that have one. Raises RefusedQuestionError if none has."""
         there = list(self._there())
         answers = await asyncio.gather(*(worker.ask(question, about) for worker in there), return_exceptions=True)
@@ -160,7 +160,7 @@ class SupervisorView(Answering):
         return await asyncio.to_thread(self._configuration.as_json, self._config(), self._metrics)
 
 
-def _marked(what: JsonObject, name: str, worker: Asked) -> JsonObject:
+def _marked(what: JsonObject, name: str, worker: ConsoleWorker) -> JsonObject:
     """With the worker's number before a name that is unique within the worker."""
     return what | {name: f"{worker.number}{BETWEEN}{what[name]}"}
 

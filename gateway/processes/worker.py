@@ -32,7 +32,7 @@ from gateway.processes.control import (
     receive,
     say,
 )
-from gateway.processes.questions import Answer, PendingRpcs, Question, answer_to
+from gateway.processes.rpcs import PendingRpcs, RpcReply, RpcRequest, reply_to
 from gateway.processes.serving import Serving
 from gateway.settings import Config
 
@@ -99,13 +99,11 @@ class SupervisorLink:
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self.writer = writer
-        self.pending = PendingRpcs()
+        self.rpcs = PendingRpcs()
 
     async def ask(self, question: str, about: JsonObject) -> JsonObject:
         """Asks the supervisor (`View.ask`). Raises RefusedQuestionError."""
-        return await self.pending.ask(
-            lambda number: self.say(kind="question", number=number, name=question, about=about)
-        )
+        return await self.rpcs.ask(lambda number: self.say(kind="question", number=number, name=question, about=about))
 
     def say(self, **message: Any) -> None:
         """Sends a message to the supervisor."""
@@ -151,18 +149,18 @@ class Worker:
         with suppress(asyncio.IncompleteReadError, ConnectionError):
             while True:
                 number, order = await receive(reader)
-                if isinstance(order, Question):  # while a configuration is applied, too, which may take a while
+                if isinstance(order, RpcRequest):  # while a configuration is applied, too, which may take a while
                     task = asyncio.create_task(self._reply(number, order))
                     self._answering.add(task)
                     task.add_done_callback(self._answering.discard)
-                elif isinstance(order, Answer):
-                    self._link.pending.settle(order)
+                elif isinstance(order, RpcReply):
+                    self._link.rpcs.settle(order)
                 else:
                     self._link.say(kind="done", number=number, ok=await self._carry_out(order))
         stop.ask()
 
-    async def _reply(self, number: int, question: Question) -> None:
-        answer = await answer_to(number, question, self.serving.gateway.console.local)
+    async def _reply(self, number: int, question: RpcRequest) -> None:
+        answer = await reply_to(number, question, self.serving.gateway.console.local)
         self._link.say(kind="answer", **answer._asdict())
 
     async def _carry_out(self, config: Config | None) -> bool:

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 
 from gateway.auth.keys import HS256, SECRET_BYTES, UnfitKeyError, algorithms_for, read_pem, with_secret
 from gateway.configfile.sections import ByOnlyKey, Items, ListOf, Section, SomeOf, repeated, setting
-from gateway.configfile.substitution import UnfitError
+from gateway.configfile.substitution import InvalidValueError
 from gateway.configfile.values import AnyText, Choice, Duration, Flag, Secret, Text
 from gateway.configfile.web import HEADER_NAME, FetchedUrl, TlsSettings, crosses_in_clear, is_issuer_url, is_own_header
 from gateway.settings.credentials import BearerAuthSettings, HeaderAuthSettings
@@ -45,21 +45,21 @@ def _check_shared_secret(text: str) -> None:
     try:
         with_secret(text)
     except UnfitKeyError as exc:
-        raise UnfitError(str(exc)) from None
+        raise InvalidValueError(str(exc)) from None
 
 
 def _check_public_key(text: str) -> str:
     try:
         read_pem(text)
     except UnfitKeyError as exc:
-        raise UnfitError(str(exc)) from None
+        raise InvalidValueError(str(exc)) from None
     return text
 
 
 def _digest(text: str) -> bytes:
     digest = bytes.fromhex(text.removeprefix("sha256:"))
     if digest == OF_NOTHING:  # made of a variable that was not set: callers without a key would be let in
-        raise UnfitError("is the hash of an empty key")
+        raise InvalidValueError("is the hash of an empty key")
     return digest
 
 
@@ -67,7 +67,7 @@ def _token_header(text: str) -> str:
     """In lower case."""
     name = text.lower()
     if is_own_header(name):
-        raise UnfitError("must be a header that only a proxy sets; this one has another meaning")
+        raise InvalidValueError("must be a header that only a proxy sets; this one has another meaning")
     return name
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 from gateway.configfile import yamlnode
 from gateway.configfile.cursor import Cursor, ParseContext
 from gateway.configfile.sections import Items, ListOf, Section, repeated, setting
-from gateway.configfile.substitution import UnfitError
+from gateway.configfile.substitution import InvalidValueError
 from gateway.configfile.values import BackendName, Choice, Integer, Text
 from gateway.core.did_you_mean import suggestion
 from gateway.settings.routes import GLOB
@@ -49,11 +49,11 @@ class Rate:
 
     @classmethod
     def parse(cls, text: str) -> Rate:
-        """Reads `50/s` or `10000/day`. Raises UnfitError."""
+        """Reads `50/s` or `10000/day`. Raises InvalidValueError."""
         count, unit = text.split("/")
         rate = cls(int(count), UNITS_S[unit], WINDOWS.get(unit))
         if not 1 <= rate.count <= FASTEST * rate.per_s:
-            raise UnfitError(f"must be a rate from 1/{unit} to {FASTEST}/s")
+            raise InvalidValueError(f"must be a rate from 1/{unit} to {FASTEST}/s")
         return rate
 
     def __str__(self) -> str:
@@ -62,14 +62,14 @@ class Rate:
 
 
 def parse_limit_key(text: str) -> tuple[LimitPart, ...]:
-    """Reads one part, or several joined by `+` in any order. Raises UnfitError."""
+    """Reads one part, or several joined by `+` in any order. Raises InvalidValueError."""
     words = [word.strip() for word in text.split("+")]
     for word in words:
         if word not in PARTS:
             choices = f"{', '.join(PARTS)}, or several of them joined by +"
-            raise UnfitError(f"must be one of {choices}{suggestion(word, PARTS)}")
+            raise InvalidValueError(f"must be one of {choices}{suggestion(word, PARTS)}")
     if len(set(words)) < len(words):
-        raise UnfitError("names the same part twice")
+        raise InvalidValueError("names the same part twice")
     return tuple(part for part in PARTS if part in words)
 
 
@@ -90,7 +90,7 @@ def _matches_published(value: str, cursor: Cursor) -> str:
     patterns = published(cursor.context)
     if any(overlap(value, pattern) for pattern in patterns):
         return value
-    raise UnfitError(f"matches no tool of any route{suggestion(value, patterns)}")
+    raise InvalidValueError(f"matches no tool of any route{suggestion(value, patterns)}")
 
 
 PublishedTools = Annotated[str, Text(GLOB.pattern, GLOB.must, resolve=_matches_published)]

@@ -6,7 +6,7 @@ import os
 import re
 from typing import Annotated, Any
 
-from gateway.configfile.substitution import UnfitError, Written, refers
+from gateway.configfile.substitution import InvalidValueError, Scalar, refers
 from gateway.configfile.values import SUBSTITUTED, Schema, Value
 from gateway.net.client import Origin, Proxies, Proxy
 
@@ -20,8 +20,8 @@ class _ProxyValue(Value):
     title = "`none`, `environment` or the URL of a proxy"
     if_missing = NONE
 
-    def parse(self, written: Written) -> str | Proxy:
-        text = written.text
+    def parse(self, scalar: Scalar) -> str | Proxy:
+        text = scalar.text
         if text == NONE:
             return NONE
         try:
@@ -29,12 +29,14 @@ class _ProxyValue(Value):
                 Proxies.of_environment(os.environ)
                 return ENVIRONMENT
             if "://" not in text:
-                raise UnfitError("must be none, environment, or the URL of a proxy, such as http://proxy.example:3128")
+                raise InvalidValueError(
+                    "must be none, environment, or the URL of a proxy, such as http://proxy.example:3128"
+                )
             return Proxy.parse(text)
-        except UnfitError:
+        except InvalidValueError:
             raise
         except ValueError as exc:
-            raise UnfitError(f"cannot be used: {exc}" if text == ENVIRONMENT else str(exc)) from None
+            raise InvalidValueError(f"cannot be used: {exc}" if text == ENVIRONMENT else str(exc)) from None
 
     def holds_secret(self, raw: str) -> bool:
         login = LOGIN.match(raw)

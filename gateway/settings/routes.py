@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import SecretStr
 
 from gateway.configfile.sections import ByName, ListOf, Section, setting
-from gateway.configfile.substitution import UnfitError
+from gateway.configfile.substitution import InvalidValueError
 from gateway.configfile.values import BackendName, Choice, Duration, Flag, Secret, Text, Uuid
 from gateway.configfile.web import AuthorizationUrl
 
@@ -25,11 +25,11 @@ ID = Text(r"[^\x00-\x20\x7f]{1,256}", "must be 1 to 256 characters without space
 
 
 def compile_regex(text: str) -> re.Pattern[str]:
-    """Compiles a pattern in Python's syntax. Raises UnfitError."""
+    """Compiles a pattern in Python's syntax. Raises InvalidValueError."""
     try:
         return re.compile(text)
     except re.error as exc:
-        raise UnfitError(f"is no regular expression: {exc.msg}") from None
+        raise InvalidValueError(f"is no regular expression: {exc.msg}") from None
 
 
 Regex = Annotated[

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import SecretStr
 
 from gateway.configfile.sections import Items, ListOf, Section, SomeOf, repeats, setting
-from gateway.configfile.substitution import UnfitError
+from gateway.configfile.substitution import InvalidValueError
 from gateway.configfile.values import Choice, Duration, Flag, Integer, Secret, Size, Text
 from gateway.configfile.web import BaseUrl, HostName, Network, PageOrigin, ServerTlsSettings, is_loopback
 
@@ -22,7 +22,7 @@ def _check_host(text: str) -> str:
         try:
             ipaddress.IPv6Address(text)
         except ValueError:
-            raise UnfitError(HOST) from None
+            raise InvalidValueError(HOST) from None
     return text
 
 

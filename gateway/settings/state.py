@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar
 from pydantic import SecretStr
 
 from gateway.configfile.sections import ListOf, Section, setting
-from gateway.configfile.substitution import UnfitError
+from gateway.configfile.substitution import InvalidValueError
 from gateway.configfile.values import Duration, Flag, Integer, Secret, Size
 from gateway.configfile.web import TlsSettings, is_loopback
 from gateway.redisclient.address import RedisAddress
@@ -46,7 +46,7 @@ def _check_address(url: str) -> None:
     try:
         RedisAddress.parse(url)
     except ValueError:
-        raise UnfitError(EXAMPLES) from None
+        raise InvalidValueError(EXAMPLES) from None
 
 
 class StateSettings(Section):

@@ -10,7 +10,7 @@ from urllib.parse import unquote
 from gateway.configfile.cursor import Cursor
 from gateway.configfile.json_values import AnyJson
 from gateway.configfile.sections import ByName
-from gateway.configfile.substitution import UnfitError
+from gateway.configfile.substitution import InvalidValueError
 from gateway.configfile.values import Text
 from gateway.configfile.web import HEADER_NAME, ORIGIN, OWN_HEADERS, PATH, QUERY, Url, readable_file
 from gateway.core.tool_names import full_version
@@ -25,7 +25,7 @@ PLACE = re.compile(r"(?P<method>[A-Za-z]+) (?P<path>/.*)")  # of a key of `tools
 def _method(text: str) -> str:
     method = text.upper()
     if method in NEVER:
-        raise UnfitError("must not be TRACE or CONNECT, which never become tools")
+        raise InvalidValueError("must not be TRACE or CONNECT, which never become tools")
     return method
 
 
@@ -33,7 +33,7 @@ def _base_path(text: str) -> str:
     """Without its trailing slash: `/` is no path at all."""
     path = text.rstrip("/")
     if any(segment in ("", ".", "..") for segment in unquote(path).split("/")[1:]):
-        raise UnfitError("must be a path without '//', '.' and '..'")
+        raise InvalidValueError("must be a path without '//', '.' and '..'")
     return path
 
 
@@ -42,7 +42,7 @@ def _document(value: str, cursor: Cursor) -> str:
     if re.match("[A-Za-z][A-Za-z0-9+.-]+:", value) is None:
         return readable_file(value, cursor)
     if re.fullmatch(ORIGIN + PATH + QUERY, value) is None:
-        raise UnfitError("must be the path of a file, or an https URL without user and fragment")
+        raise InvalidValueError("must be the path of a file, or an https URL without user and fragment")
     return value
 
 
@@ -53,7 +53,7 @@ def _select(text: str) -> str:
         compiled(text)
     except SelectionError as exc:
         hint = "; a '~' in a name is written as ~0, and a '/' as ~1" if text.startswith("/") else ""
-        raise UnfitError(f"cannot be used: {exc}{hint}") from None
+        raise InvalidValueError(f"cannot be used: {exc}{hint}") from None
     return text
 
 
@@ -63,19 +63,19 @@ def _condition(text: str) -> str:
     try:
         condition(text)
     except SelectionError as exc:
-        raise UnfitError(f"cannot be used: {exc}") from None
+        raise InvalidValueError(f"cannot be used: {exc}") from None
     return text
 
 
 def _shown_header(text: str) -> str:
     if text.lower() in ("set-cookie", "set-cookie2"):
-        raise UnfitError("must not be shown to callers; it holds a session of the gateway")
+        raise InvalidValueError("must not be shown to callers; it holds a session of the gateway")
     return text.lower()
 
 
 def _key_header(text: str) -> str:
     if text.lower() in OWN_HEADERS:
-        raise UnfitError("must not be a header that the gateway sets itself; mostly it is Idempotency-Key")
+        raise InvalidValueError("must not be a header that the gateway sets itself; mostly it is Idempotency-Key")
     return text.lower()
 
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from gateway.catalogue.catalogue import Catalogue
-from gateway.catalogue.evaluation import Source
+from gateway.catalogue.evaluation import ToolSource
 from gateway.catalogue.published import PublishedTool, Route
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import (
@@ -119,8 +119,8 @@ def source(
     max_tools: int = 100,
     max_schema_bytes: int = 10_000,
     terms: object = None,
-) -> Source:
-    return Source(
+) -> ToolSource:
+    return ToolSource(
         name=server.name,
         backend=server,
         refresh_s=60.0,
@@ -134,7 +134,7 @@ def source(
 
 @asynccontextmanager
 async def running(
-    *sources: Source, hours: Hours | None = None, uniform: Callable[[float, float], float] = lambda low, high: 1.0
+    *sources: ToolSource, hours: Hours | None = None, uniform: Callable[[float, float], float] = lambda low, high: 1.0
 ) -> AsyncIterator[tuple[Catalogue, Hours]]:
     hours = hours or Hours()
     catalogue = Catalogue(sources, clock=lambda: hours.now, uniform=uniform, sleep=hours.sleep)
@@ -146,7 +146,7 @@ async def running(
         await catalogue.aclose()
 
 
-def one_backend(server: ToolServer, **bounds: Any) -> Source:
+def one_backend(server: ToolServer, **bounds: Any) -> ToolSource:
     return source(server, [route(server)], **bounds)
 
 

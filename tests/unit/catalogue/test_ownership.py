@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.catalogue.catalogue import Catalogue
-from gateway.catalogue.evaluation import Source
+from gateway.catalogue.evaluation import ToolSource
 from gateway.catalogue.published import Route
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import Rejected, ToolRef
@@ -37,7 +37,7 @@ class Town:
     def to_jokes(self, tools: str = "*", **settings: object) -> Route:
         return route(self.jokes, tools, **settings)
 
-    def sources(self, routes: Sequence[Route] = ()) -> list[Source]:
+    def sources(self, routes: Sequence[Route] = ()) -> list[ToolSource]:
         routes = routes or [self.to_bank(scopes=frozenset({"pay"})), self.to_jokes()]
         return [source(self.jokes, routes), source(self.bank, routes)]
 

@@ -13,7 +13,7 @@ from gateway.logs.lines import Lines
 from gateway.logs.output import stamp
 
 
-class Written(Lines):
+class Scalar(Lines):
     """What would be written."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ def shown(recent: RecentLines, after: str = "") -> tuple[list[str], str]:
 
 
 def test_lines_are_kept_beside_being_written() -> None:
-    written = Written()
+    written = Scalar()
     access = AccessLog(written)
     recent = RecentLines(access)
     put(access, line(1))
@@ -60,15 +60,15 @@ def test_lines_that_are_written_nowhere_are_kept_once_somebody_looks() -> None:
 
 
 def test_lines_are_kept_when_the_log_is_written_in_another_form() -> None:
-    access = AccessLog(Written())
+    access = AccessLog(Scalar())
     recent = RecentLines(access)
-    access.write_to(Written(), "text")
+    access.write_to(Scalar(), "text")
     put(access, line(1))
     assert shown(recent)[0] == ["request-1"]
 
 
 def test_a_cursor_leads_to_the_lines_after_it() -> None:
-    access = AccessLog(Written())
+    access = AccessLog(Scalar())
     recent = RecentLines(access)
     put(access, line(1), line(2))
     _, cursor = shown(recent)
@@ -78,7 +78,7 @@ def test_a_cursor_leads_to_the_lines_after_it() -> None:
 
 
 def test_only_the_latest_are_kept_and_each_has_a_key_of_its_own() -> None:
-    access = AccessLog(Written())
+    access = AccessLog(Scalar())
     recent = RecentLines(access)
     put(access, *(line(number) for number in range(MAX_LINES + 20)))
     answer = recent.since({})
@@ -89,7 +89,7 @@ def test_only_the_latest_are_kept_and_each_has_a_key_of_its_own() -> None:
 
 
 def test_a_cursor_of_an_earlier_process_leads_to_all_lines() -> None:
-    access = AccessLog(Written())
+    access = AccessLog(Scalar())
     recent = RecentLines(access)
     put(access, line(1))
     assert shown(recent, "7000")[0] == ["request-1"]
@@ -102,7 +102,7 @@ def test_what_is_no_cursor_is_refused(after: str) -> None:
 
 
 def test_a_line_shows_what_it_has_with_durations_in_milliseconds() -> None:
-    access = AccessLog(Written())
+    access = AccessLog(Scalar())
     recent = RecentLines(access)
     put(access, line(1, tool="Shop.Buy", tool_ms=10.0))
     (only,) = recent.since({})["lines"]
@@ -111,7 +111,7 @@ def test_a_line_shows_what_it_has_with_durations_in_milliseconds() -> None:
 
 
 def test_the_times_of_a_tool_are_those_of_its_calls() -> None:
-    access = AccessLog(Written())
+    access = AccessLog(Scalar())
     recent = RecentLines(access)
     put(access, line(1, tool="Shop.Buy"), line(2, tool="Shop.Sell"), line(3, tool="Shop.Buy", operation="poll"))
     assert recent.seconds_of("Shop.Buy") == [0.0125]

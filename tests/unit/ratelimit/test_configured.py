@@ -7,8 +7,8 @@ import pytest
 from gateway.assembly import factories
 from gateway.core.ports import Target
 from gateway.ratelimit import RateLimited
-from gateway.settings.cautions import warnings
 from gateway.settings.load import read
+from gateway.settings.warnings import warnings
 
 pytestmark = pytest.mark.anyio
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from gateway.core.errors import ConfigError
-from gateway.settings.cautions import warnings
 from gateway.settings.load import read
+from gateway.settings.warnings import warnings
 
 ISSUER = "issuer: 'https://a.example', audience: [toolgate], algorithms: [RS256]"
 STATE = "auth: none\nstate: {tls: {ca: '${env:A}', cert: '${env:A}', key: '${env:A}'}, keys: ['${env:A}'], "

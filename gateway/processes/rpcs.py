@@ -14,14 +14,14 @@ ANSWER_S = 10.0  # for an answer; a process that is busy for longer has no conso
 OK = 200
 
 
-class Question(NamedTuple):
+class RpcRequest(NamedTuple):
     """Asks the other end (see `console.view`)."""
 
     name: str
     about: JsonObject
 
 
-class Answer(NamedTuple):
+class RpcReply(NamedTuple):
     """Answers its question of that number. With a status other than OK it was refused, and the body says why."""
 
     number: int
@@ -50,7 +50,7 @@ class PendingRpcs:
         finally:
             del self._waiting[number]
 
-    def settle(self, answer: Answer) -> None:
+    def settle(self, answer: RpcReply) -> None:
         """Hands an answer to who waits for it."""
         waiting = self._waiting.get(answer.number)
         if waiting is None or waiting.done():
@@ -63,12 +63,12 @@ class PendingRpcs:
     def refuse_all(self) -> None:
         """Refuses all questions, because the other end is gone."""
         for number in list(self._waiting):
-            self.settle(Answer(number, 503, {"message": "A process of the gateway has just ended; try again."}))
+            self.settle(RpcReply(number, 503, {"message": "A process of the gateway has just ended; try again."}))
 
 
-async def answer_to(number: int, question: Question, view: View) -> Answer:
+async def reply_to(number: int, question: RpcRequest, view: View) -> RpcReply:
     """What a view says to a question of the other end."""
     try:
-        return Answer(number, OK, await view.ask(*question))
+        return RpcReply(number, OK, await view.ask(*question))
     except RefusedQuestionError as refused:
-        return Answer(number, refused.status, {"message": str(refused)})
+        return RpcReply(number, refused.status, {"message": str(refused)})

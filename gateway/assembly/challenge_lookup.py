@@ -13,7 +13,7 @@ from gateway.pipeline.request import Request
 FAILED = "failed"
 
 
-class ChallengeStatus:
+class ChallengeLookup:
     """Answers for the tokens of challenges. `looks` has the statuses that were given lately."""
 
     def __init__(self, challenges: Challenges, calls: Calls, backends: Mapping[str, Backend], current: Current) -> None:
