@@ -82,13 +82,14 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
             text = (folder / block.mark).read_text("utf-8")
             (folder / block.mark).write_text(f"{text}\n\n{block.text}", "utf-8")
         elif block.mark.startswith("gateway/") or block.mark == "functions.yaml":
+            (folder / block.mark).parent.mkdir(exist_ok=True)
             (folder / block.mark).write_text(block.text, "utf-8")
     (line,) = re.findall(r"in `ADAPTERS` of[^`]+`([^`]+,)`", re.sub(r"\(\.\./[^)]+\)|\[`[^]]+`\]", "", page))
     insert(folder / "gateway/assembly/factories.py", r"^\}", f"    {line}\n", after="ADAPTERS: ")
     insert(
         folder / "gateway/assembly/factories.py",
-        "from gateway.backends.http ",
-        "from gateway.backends.functions import FunctionsBackend, FunctionsBackendSettings\n",
+        "from gateway.protocols.otc.backend ",
+        "from gateway.protocols.functions.backend import FunctionsBackend, FunctionsBackendSettings\n",
     )
     return folder
 
