@@ -103,9 +103,9 @@ class Authentication:
         hashing = NOTHING.copy()
         hashing.update(header)
         digest = hashing.digest()
-        known = self._cache.get(digest)
-        if known is not None and self._clock() < known[1]:
-            return known[0]
+        entry = self._cache.get(digest)
+        if entry is not None and self._clock() < entry[1]:
+            return entry[0]
         return self._verify(self._bearer(header), AUTHORIZATION, digest)
 
     async def identify_later(self, head: Head) -> Caller:
@@ -137,9 +137,9 @@ class Authentication:
     def _by_token(self, place: bytes, value: bytes) -> Caller:
         """Identifies the caller by the header of a proxy's."""
         digest = sha256(b"%b: %b" % (place, value)).digest()
-        known = self._cache.get(digest)
-        if known is not None and self._clock() < known[1]:
-            return known[0]
+        entry = self._cache.get(digest)
+        if entry is not None and self._clock() < entry[1]:
+            return entry[0]
         return self._verify(self._bare(value), place, digest)
 
     def _by_key_header(self, key: bytes) -> Caller:
@@ -154,8 +154,8 @@ class Authentication:
     def _by_key(self, key: bytes) -> Caller | None:
         """Finds a key by its digest, which cannot be guessed bit by bit; compares in constant time all the same."""
         digest = sha256(key).digest()
-        known, caller = self._api_keys.get(digest, (bytes(32), None))
-        return caller if hmac.compare_digest(known, digest) else None
+        stored, caller = self._api_keys.get(digest, (bytes(32), None))
+        return caller if hmac.compare_digest(stored, digest) else None
 
     def _verify(self, credential: bytes, place: bytes, digest: bytes) -> Caller:
         """Verifies a credential that is not remembered, and remembers it."""
@@ -217,10 +217,10 @@ def _check_signature(token: TokenParts, keys: Keys) -> None:
     algorithm, kid = token.header.get("alg"), token.header.get("kid")
     if not isinstance(algorithm, str) or algorithm not in keys.algorithms:
         raise refused(Reason.ALGORITHM)
-    found = keys.find(kid, algorithm)
-    if any(verifier.accepts(token.signed, token.signature) for verifier in found):
+    verifiers = keys.find(kid, algorithm)
+    if any(verifier.accepts(token.signed, token.signature) for verifier in verifiers):
         return
-    if not found:
+    if not verifiers:
         reason = Reason.NO_KEYS if keys.is_empty else Reason.KEY
     elif keys.has(kid, algorithm):
         raise refused(SIGNATURE)

@@ -117,5 +117,5 @@ def read_decision(status: int, body: bytes) -> Decision:
     return Decision(False, _reason(result.get("reason"), UNDECIDED if allowed is None else DENIED))
 
 
-def _reason(given: Json, otherwise: str) -> str:
-    return given if isinstance(given, str) and REASON.fullmatch(given) else otherwise
+def _reason(reason: Json, otherwise: str) -> str:
+    return reason if isinstance(reason, str) and REASON.fullmatch(reason) else otherwise

@@ -226,12 +226,12 @@ class KeySet:
 
         RFC 7517, section 4.5, leaves `kid` to the issuer. At most `MAX_TRIED`.
         """
-        found: Sequence[Verifier] = ()
+        verifiers: Sequence[Verifier] = ()
         if isinstance(kid, str):
-            found = self._named.get((kid, algorithm)) or self._named.get((None, algorithm)) or ()
+            verifiers = self._named.get((kid, algorithm)) or self._named.get((None, algorithm)) or ()
         elif kid is None:
-            found = self._all.get(algorithm, ())
-        return found[:MAX_TRIED]
+            verifiers = self._all.get(algorithm, ())
+        return verifiers[:MAX_TRIED]
 
     def has(self, kid: object, algorithm: str) -> bool:
         """Whether there is a key of that very id."""

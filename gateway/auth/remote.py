@@ -226,9 +226,9 @@ class StatusError(UnavailableError):
 class AnotherIssuerError(UnavailableError):
     """A discovery document that names another issuer, or none; `named` is what it says."""
 
-    def __init__(self, wanted: str, named: Json) -> None:
+    def __init__(self, issuer: str, named: Json) -> None:
         says = f"of {shown_name(named)}" if isinstance(named, str) else "without an issuer"
-        super().__init__(f"its discovery document is that {says}, not of {shown_name(wanted)}")
+        super().__init__(f"its discovery document is that {says}, not of {shown_name(issuer)}")
         self.named = named
 
 

@@ -96,7 +96,7 @@ class Places:
 
     def _make_room(self, caller: str) -> None:
         """Refuses the latest question of the caller that has the most. Raises NoPlaceError if that is this one."""
-        greediest = max(self._waiting, key=lambda each: len(self._waiting[each]))
+        greediest = max(self._waiting, key=lambda name: len(self._waiting[name]))
         if len(self._waiting[greediest]) <= len(self._waiting.get(caller, ())) + 1:
             raise NoPlaceError("too many questions wait for a place")
         waiter = next(reversed(self._waiting[greediest]))
@@ -212,9 +212,9 @@ class HttpAuthorizer:
     async def _stored(self, question: bytes, asker: str) -> Decision | Unknown:
         """The decision on the same question of a moment ago, or a new one."""
         key = blake2b(question, digest_size=32).digest()
-        known = self._decided.get(key)
-        if known is not None and self._clock() < known[1]:
-            return known[0]
+        entry = self._decided.get(key)
+        if entry is not None and self._clock() < entry[1]:
+            return entry[0]
         asking = self._asking.get(key)
         if asking is None:
             asking = self._asking[key] = asyncio.create_task(self._ask_and_store(key, question, asker))

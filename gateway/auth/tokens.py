@@ -189,11 +189,11 @@ def _at(claims: Any, path: Sequence[str]) -> Any:
     if not isinstance(claims, dict):
         return None
     for length in range(len(path), 0, -1):
-        found = claims.get(".".join(path[:length]))
-        if found is not None and length < len(path):
-            found = _at(found, path[length:])
-        if found is not None:
-            return found
+        value = claims.get(".".join(path[:length]))
+        if value is not None and length < len(path):
+            value = _at(value, path[length:])
+        if value is not None:
+            return value
     return None
 
 

@@ -66,8 +66,8 @@ def _limit_memory(memory_bytes: int) -> None:
         with open("/proc/self/statm", "rb") as file:
             used = int(file.read().split()[0]) * resource.getpagesize()
         hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-        wanted = used + memory_bytes
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        limit = used + memory_bytes
+        most = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         resource.setrlimit(resource.RLIMIT_AS, (most, hard))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 

@@ -264,12 +264,13 @@ class ChildTasks(Offload):
         must_run: bool = False,
     ) -> Json:
         depth = str(max_depth).encode()
-        why, *read = await self.run(task, text, depth, *members, cpu_s=_reading_s(text), owner=owner, must_run=must_run)
+        run = self.run(task, text, depth, *members, cpu_s=_reading_s(text), owner=owner, must_run=must_run)
+        why, *parts = await run
         if why:
             raise jsontext.JsonError(why.decode())
-        rest, *taken = read
+        rest, *values = parts
         document = jsontext.decode(rest, max_depth)
-        for path, value in zip(taken[::2], taken[1::2], strict=True):
+        for path, value in zip(values[::2], values[1::2], strict=True):
             *outer, last = msgspec.json.decode(path)
             holder: Any = document
             for name in outer:
@@ -284,10 +285,10 @@ class ChildTasks(Offload):
         """
         parts = str(max_depth).encode(), select.encode()
         seconds = _reading_s(text) * (SELECT_FACTOR if select else 1)
-        why, *read = await self.run(tasks.read_value, text, *parts, cpu_s=seconds, owner=owner, must_run=True)
+        why, *values = await self.run(tasks.read_value, text, *parts, cpu_s=seconds, owner=owner, must_run=True)
         if why:
             raise jsontext.JsonError(why.decode())
-        (value,) = read
+        (value,) = values
         return Raw(value) if value == b"null" or jsontext.is_wide(value) else jsontext.decode(value, max_depth)
 
     async def callback(
@@ -301,8 +302,8 @@ class ChildTasks(Offload):
     async def errors(self, schema: CompiledSchema, arguments: Arguments, owner: str) -> dict[str, str]:
         """What is wrong with arguments, by parameter; empty if they are valid."""
         text = jsontext.encode(arguments)
-        (found,) = await self.run(tasks.explain_input, schema.text, text, cpu_s=CHECK_S, owner=owner)
-        errors: dict[str, str] = msgspec.json.decode(found)
+        (answer,) = await self.run(tasks.explain_input, schema.text, text, cpu_s=CHECK_S, owner=owner)
+        errors: dict[str, str] = msgspec.json.decode(answer)
         return errors
 
     async def coerced(
@@ -310,15 +311,15 @@ class ChildTasks(Offload):
     ) -> tuple[Arguments, dict[str, str]]:
         """The arguments in the form that the schema allows, and what is then wrong with them, as in `errors`."""
         text = jsontext.encode(arguments)
-        coerced, found = await self.run(tasks.coerce_input, schema.text, text, cpu_s=CHECK_S, owner=owner)
-        errors: dict[str, str] = msgspec.json.decode(found)
+        coerced, answer = await self.run(tasks.coerce_input, schema.text, text, cpu_s=CHECK_S, owner=owner)
+        errors: dict[str, str] = msgspec.json.decode(answer)
         return Raw(coerced) if jsontext.is_wide(coerced) else jsontext.decode(coerced), errors
 
     async def violation(self, schema: CompiledSchema, value: Json, owner: str) -> str | None:
         """The first thing that is wrong with a tool's value; None when it is valid."""
         text = jsontext.encode(value)
-        (found,) = await self.run(tasks.explain_output, schema.text, text, cpu_s=CHECK_S, owner=owner, must_run=True)
-        return found.decode() or None
+        (answer,) = await self.run(tasks.explain_output, schema.text, text, cpu_s=CHECK_S, owner=owner, must_run=True)
+        return answer.decode() or None
 
 
 def _settle(job: _Job, outcome: Parts | OffloadError) -> None:

@@ -80,12 +80,12 @@ def _read_document(text: bytes, depth: bytes, members: Parts, most_escapes: int)
     except jsontext.JsonError as exc:
         return (str(exc).encode(),)
     names = {member.decode() for member in members}
-    taken: list[bytes] = []
-    rest = _without(document, names, (), taken)
+    values: list[bytes] = []
+    rest = _without(document, names, (), values)
     text = jsontext.encode(rest)
     if jsontext.holds_many(rest) or text.count(b"\\") > most_escapes or len(text) > jsontext.NEVER_HERE_BYTES:
         return (b"it holds too many values beside those that are passed on",)
-    return (b"", text, *taken)
+    return (b"", text, *values)
 
 
 def read_answer(text: bytes, depth: bytes, *members: bytes) -> tuple[bytes, ...]:
@@ -105,19 +105,19 @@ def read_value(text: bytes, depth: bytes, select: bytes) -> tuple[bytes, ...]:
         return (str(exc).encode(),)
 
 
-def _without(value: Json, names: set[str], path: tuple[str | int, ...], taken: list[bytes]) -> Json:
+def _without(value: Json, names: set[str], path: tuple[str | int, ...], values: list[bytes]) -> Json:
     """A copy of the outer objects in which the members of those names are null; what they were is in `taken`."""
     if isinstance(value, list) and not path and len(value) <= FEW:
-        return [_without(inner, names, (index,), taken) for index, inner in enumerate(value)]
+        return [_without(inner, names, (index,), values) for index, inner in enumerate(value)]
     if not isinstance(value, dict) or len(path) == WRAPPINGS:
         return value
     rest: JsonObject = {}
     for name, inner in value.items():
         if name in names and (isinstance(inner, dict | list) or (isinstance(inner, str) and len(inner) > LONG)):
             rest[name] = None
-            taken += (jsontext.encode((*path, name)), jsontext.encode(inner))
+            values += (jsontext.encode((*path, name)), jsontext.encode(inner))
         else:
-            rest[name] = _without(inner, names, (*path, name), taken)
+            rest[name] = _without(inner, names, (*path, name), values)
     return rest
 
 
@@ -142,8 +142,8 @@ def pack_how(decode: Decode, patterns: Sequence[re.Pattern[str]]) -> bytes:
 def unpack_message(*parts: bytes) -> callback.Callback:
     """The message that `read_callback` has read: a result has three parts."""
     if len(parts) == 1:
-        other: callback.Other = _decode(parts[0], type=callback.Other)
-        return other
+        message: callback.Other = _decode(parts[0], type=callback.Other)
+        return message
     value, failure, subscription = parts
     result = ToolResult(
         value=Raw(value) if jsontext.is_wide(value) else _decode(value),
@@ -167,10 +167,10 @@ def coerce_input(schema: bytes, arguments: bytes) -> tuple[bytes, bytes]:
 def explain_output(schema: bytes, value: bytes) -> tuple[bytes]:
     """The first thing that is wrong with a tool's value, as a sentence; empty when it is valid."""
     try:
-        found = _compiled(schema).findings(_decode(value))
+        findings = _compiled(schema).findings(_decode(value))
     except SchemaError as exc:
         return (f"The output schema cannot be used: {exc.reason}".encode(),)
-    return (found[0].sentence.encode() if found else b"",)
+    return (findings[0].sentence.encode() if findings else b"",)
 
 
 @lru_cache(REMEMBERED)

@@ -89,7 +89,7 @@ class RateLimits:
 
         A rule that is the same as one of these continues with its buckets.
         """
-        continued = [next((known for known in self._rules if known.is_like(rule)), rule) for rule in rules]
+        continued = [next((own for own in self._rules if own.is_like(rule)), rule) for rule in rules]
         return RateLimits(continued, self._here, self._shared, on_failure=on_failure, measure=self._measure)
 
     def admit(self, operation: Operation, ip: str) -> Headers:
@@ -104,12 +104,12 @@ class RateLimits:
             return ()
         return self._pass(here.take(self._early.of(operation), ("", network(ip), "", "")))
 
-    def admit_as(self, operation: Operation, ip: str, counted: Operation) -> Headers:
+    def admit_as(self, operation: Operation, ip: str, earlier: Operation) -> Headers:
         """Counts by its address a request that only its body shows to be this operation. Raises RateLimited.
 
         It has been `counted` as another before, by the rules on that.
         """
-        before, rules = self._early.of(counted).rules, self._early.of(operation).rules
+        before, rules = self._early.of(earlier).rules, self._early.of(operation).rules
         plan = LimitPlan(tuple(rule for rule in rules if rule not in before))
         return self._pass(self._here.take(plan, ("", network(ip), "", ""))) if plan.rules else ()
 

@@ -49,7 +49,7 @@ class MemoryBuckets:
         if plan.is_one_rate:
             return self._take_one(plan, rules[0], parts)
         now = self._clock()
-        before, after, taken = [], [], []
+        before, after, changes = [], [], []
         for rule in rules:
             identity = rule.identity(parts)
             if rule.window is None:
@@ -57,21 +57,21 @@ class MemoryBuckets:
                 begins_at = now * rule.count
                 debt = max(shard.get(identity, 0) - begins_at, 0)
                 after.append(debt + rule.step)
-                taken.append((shard, identity, begins_at + debt + rule.step))
+                changes.append((shard, identity, begins_at + debt + rule.step))
             else:
                 left = self._left(rule)
                 shard = self._shard(rule, identity)
                 used = shard.get(identity, 0)
                 debt = rule.debt_of(used, left)
                 after.append(rule.debt_of(used + 1, left))
-                taken.append((shard, identity, used + 1))
+                changes.append((shard, identity, used + 1))
             before.append(debt)
         refused = [debt + rule.step > rule.depth for rule, debt in zip(rules, before, strict=True)]
         if True in refused:
             debts = tuple(before)
             return LimitOutcome(plan, debts, refusing(plan, debts))
-        for shard, identity, kept in taken:
-            self._put(shard, identity, kept)
+        for shard, identity, value in changes:
+            self._put(shard, identity, value)
         return LimitOutcome(plan, tuple(after))
 
     def _take_one(self, plan: LimitPlan, rule: Rule, parts: Parts) -> LimitOutcome:
@@ -105,9 +105,9 @@ class MemoryBuckets:
     def _left(self, rule: Rule) -> int:
         """The ticks that are left of a rule's window; what was counted in an earlier one is forgotten."""
         assert rule.window is not None
-        now, known = self._calendar(), self._windows.get(rule)
-        window = current(rule.window, now // NS_PER_S, known)
-        if window != known:
+        now, latest = self._calendar(), self._windows.get(rule)
+        window = current(rule.window, now // NS_PER_S, latest)
+        if window != latest:
             self.shards.pop(rule, None)
             self._windows[rule] = window
         return window[1] * NS_PER_S - now
@@ -120,12 +120,12 @@ class MemoryBuckets:
         self.shards[rule] = shards
         return shards
 
-    def _put(self, shard: Shard, identity: Identity, kept: int) -> None:
+    def _put(self, shard: Shard, identity: Identity, value: int) -> None:
         if len(shard) >= self._max_shard and identity not in shard:
             in_order = sorted(shard.items(), key=itemgetter(1))
             for forgotten, _ in in_order[: max(1, len(in_order) // FORGOTTEN)]:
                 del shard[forgotten]
-        shard[identity] = kept
+        shard[identity] = value
 
     def sweep(self) -> Iterator[None]:
         """Forgets buckets that are full; between two steps of at most a shard, 0.1 ms, others may run."""

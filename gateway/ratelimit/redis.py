@@ -80,7 +80,7 @@ class RedisBuckets:
         places = [self._place(rule, rule.identity(parts)) for rule in plan.rules]
         if len({number for number, _ in places}) > 1:
             return await self._take_apart(plan, places)
-        keys = [key for _, some in places for key in some]
+        keys = [key for _, of_bucket in places for key in of_bucket]
         return outcome(plan, await self._scripts[places[0][0]].ask(encode(plan, self._older), keys=keys))
 
     async def _take_apart(self, plan: LimitPlan, places: Sequence[Place]) -> LimitOutcome:
@@ -89,18 +89,18 @@ class RedisBuckets:
         if not all(share.scripts.is_up for share in shares):
             raise StateUnavailable("a part of the state cannot be reached")
         replies = await asyncio.gather(*map(_ask, shares), return_exceptions=True)
-        answered = [(share, reply) for share, reply in zip(shares, replies, strict=True) if isinstance(reply, list)]
-        taken = [(share, reply) for share, reply in answered if reply[0]]
+        answers = [(share, reply) for share, reply in zip(shares, replies, strict=True) if isinstance(reply, list)]
+        grants = [(share, reply) for share, reply in answers if reply[0]]
         debts = [0] * len(places)
-        for share, reply in answered:
-            for index, one, other in zip(share.indexes, reply[1::2], reply[2::2], strict=True):
-                debts[index] = _debt(plan.rules[index], one, other)
-        if len(taken) == len(shares):
+        for share, reply in answers:
+            for index, first, second in zip(share.indexes, reply[1::2], reply[2::2], strict=True):
+                debts[index] = _debt(plan.rules[index], first, second)
+        if len(grants) == len(shares):
             return LimitOutcome(plan, tuple(debts))
-        for share, reply in taken:
+        for share, reply in grants:
             _give_back(share, reply)
-            for index, one, other in zip(share.indexes, reply[1::2], reply[2::2], strict=True):
-                debts[index] = _debt_before(plan.rules[index], one, other)
+            for index, first, second in zip(share.indexes, reply[1::2], reply[2::2], strict=True):
+                debts[index] = _debt_before(plan.rules[index], first, second)
         for failure in replies:
             if isinstance(failure, BaseException):
                 raise failure
@@ -155,8 +155,8 @@ class RedisBuckets:
         texts = identity if isinstance(identity, tuple) else (identity,)
         number = partition_of(texts[0], len(self._prefixes))
         digests = self._digester.digests(rule.name, *texts)
-        used = digests[:1] if rule.window is None else digests
-        return number, tuple([f"{self._prefixes[number]}{rule.name}:{digest}".encode() for digest in used])
+        current = digests[:1] if rule.window is None else digests
+        return number, tuple([f"{self._prefixes[number]}{rule.name}:{digest}".encode() for digest in current])
 
 
 async def _ask(share: Share) -> Reply:
@@ -166,8 +166,8 @@ async def _ask(share: Share) -> Reply:
 def _give_back(share: Share, reply: Reply) -> None:
     """Has what was taken put back. Nobody waits for it: if it fails, the limit has let one less through."""
     with suppress(StateUnavailable):
-        given = share.scripts.ask(share.rules, reply[2::2], keys=share.keys)
-        given.add_done_callback(lambda done: done.cancelled() or done.exception())
+        refund = share.scripts.ask(share.rules, reply[2::2], keys=share.keys)
+        refund.add_done_callback(lambda done: done.cancelled() or done.exception())
 
 
 @lru_cache(maxsize=1024)
@@ -194,15 +194,15 @@ def outcome(plan: LimitPlan, reply: list[int]) -> LimitOutcome:
     return LimitOutcome(plan, debts) if reply[0] else LimitOutcome(plan, debts, refusing(plan, debts))
 
 
-def _debt(rule: Rule, one: int, other: int) -> int:
+def _debt(rule: Rule, first: int, second: int) -> int:
     """From microseconds and parts, or from the requests in a window and what is left of it."""
     if rule.window is None:
-        return (one * rule.count + other) * NS_PER_US
-    return rule.debt_of(one, other * NS_PER_US)
+        return (first * rule.count + second) * NS_PER_US
+    return rule.debt_of(first, second * NS_PER_US)
 
 
-def _debt_before(rule: Rule, one: int, other: int) -> int:
+def _debt_before(rule: Rule, first: int, second: int) -> int:
     """What the debt was before one was taken."""
     if rule.window is None:
-        return _debt(rule, one, other) - rule.step
-    return rule.debt_of(one - 1, other * NS_PER_US)
+        return _debt(rule, first, second) - rule.step
+    return rule.debt_of(first - 1, second * NS_PER_US)

@@ -35,11 +35,11 @@ NS_PER_S = 1_000_000_000
 CALENDAR_STEP_S = LONGEST_S + 86_400  # more than is ever left of a window, also for a clock that has gone back
 
 
-def current(window: Window, now_s: int, known: tuple[int, int] | None) -> tuple[int, int]:
+def current(window: Window, now_s: int, latest: tuple[int, int] | None) -> tuple[int, int]:
     """When the window that counts now begins and ends, in seconds since 1970; `known` is the one that counted last."""
     began, ends = bounds(window, now_s // DAY_S)
-    if known is not None and began < known[0] <= now_s + AHEAD_S:
-        return known
+    if latest is not None and began < latest[0] <= now_s + AHEAD_S:
+        return latest
     return began, ends
 
 
@@ -100,7 +100,7 @@ class Rule:
 
     def is_like(self, other: Rule) -> bool:
         """Whether both are configured alike; they are different rules all the same."""
-        return all(getattr(self, each.name) == getattr(other, each.name) for each in fields(self) if each.init)
+        return all(getattr(self, member.name) == getattr(other, member.name) for member in fields(self) if member.init)
 
     @property
     def needs_target(self) -> bool:
@@ -155,6 +155,6 @@ class LimitPlans:
         self._plans: dict[tuple[Rule, ...], LimitPlan] = {}
 
     def _of(self, operation: Operation, target: Target | None = None) -> LimitPlan:
-        counted: Operation = "list" if operation == "listen" else operation
-        rules = tuple(rule for rule in self.rules if rule.concerns(counted, target))
+        kind: Operation = "list" if operation == "listen" else operation
+        rules = tuple(rule for rule in self.rules if rule.concerns(kind, target))
         return self._plans.setdefault(rules, LimitPlan(rules))

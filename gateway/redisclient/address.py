@@ -48,8 +48,8 @@ class RedisAddress(Struct, frozen=True, kw_only=True):
             raise ValueError("is not the address of a Redis server")
         parts = match.groupdict()
         port = REDIS_PORT if parts.get("service") is None else SENTINEL_PORT
-        found = re.findall(HOST, parts["hosts"])
-        hosts = tuple((host.strip("[]"), int(digits.removeprefix(":") or port)) for host, digits in found)
+        pairs = re.findall(HOST, parts["hosts"])
+        hosts = tuple((host.strip("[]"), int(digits.removeprefix(":") or port)) for host, digits in pairs)
         most, what = (MAX_NODES, "nodes") if match.re is CLUSTER else (MAX_SENTINELS, "sentinels")
         if len(hosts) > most:
             raise ValueError(f"names more than {most} {what}")

@@ -85,9 +85,9 @@ class OperationQueue(ABC):
         del self._queue[: len(batch)]
         return batch
 
-    def _fail(self, sent: Sequence[Pending], reason: str) -> None:
+    def _fail(self, batch: Sequence[Pending], reason: str) -> None:
         """Fails a batch that was sent, and all operations that wait behind it."""
-        for failure, pending in ((StateUnavailable(reason), sent), (NotDone(reason), self._queue)):
+        for failure, pending in ((StateUnavailable(reason), batch), (NotDone(reason), self._queue)):
             for _, _, reply in pending:
                 if not reply.done():
                     reply.set_exception(failure)
@@ -101,12 +101,12 @@ def packed_operations(batch: Sequence[Pending]) -> bytes:
 
 def deliver(replies: Sequence[Reply | bytes], batch: Sequence[Pending]) -> None:
     """Gives each operation of a batch its reply."""
-    for got, (_, _, reply) in zip(replies, batch, strict=True):
+    for answer, (_, _, reply) in zip(replies, batch, strict=True):
         if reply.done():  # its caller was cancelled
             continue
-        if not isinstance(got, list):
-            reply.set_result([got])
-        elif got[0] == b"error":
-            reply.set_exception(StateUnavailable(f"the state refused: {got[1].decode('utf-8', 'replace')}"))
+        if not isinstance(answer, list):
+            reply.set_result([answer])
+        elif answer[0] == b"error":
+            reply.set_exception(StateUnavailable(f"the state refused: {answer[1].decode('utf-8', 'replace')}"))
         else:
-            reply.set_result(got)
+            reply.set_result(answer)

@@ -45,11 +45,11 @@ def cause(exc: BaseException, place: str) -> str:
             hint = ", and whether it speaks TLS" if is_tls else ""
             return f"it does not answer in time; see whether a firewall lies between{hint}"
     below = _below(exc)
-    known = _of_system(below)
-    if known is None and (isinstance(below, ConnectionError) or "closed" in words):
+    sentence = _of_system(below)
+    if sentence is None and (isinstance(below, ConnectionError) or "closed" in words):
         hint = "wants a client certificate, set state.tls.cert" if is_tls else "speaks TLS, begin state.url with rediss"
         return f"it closes the connection; if it {hint}"
-    return known or words or type(exc).__name__
+    return sentence or words or type(exc).__name__
 
 
 def _refusal(exc: ResponseError, words: str) -> str:
@@ -77,10 +77,10 @@ def _first(exc: BaseException) -> BaseException:
 
 def _below(exc: BaseException) -> BaseException | None:
     """The error of the system from which redis-py made this one."""
-    found: BaseException | None = exc
-    while found is not None and not isinstance(found, OSError):
-        found = found.__cause__ or found.__context__
-    return found
+    error: BaseException | None = exc
+    while error is not None and not isinstance(error, OSError):
+        error = error.__cause__ or error.__context__
+    return error
 
 
 def _of_system(below: BaseException | None) -> str | None:

@@ -48,7 +48,7 @@ class ClusterStore:
         try:
             await node.client.spublish(name, message)
         except MovedError as moved:
-            self._nodes.moved(partition, moved.host, moved.port)
+            self._nodes.note_move(partition, moved.host, moved.port)
             await self._nodes.at(moved.host, moved.port).client.spublish(name, message)
 
     async def risks(self) -> list[str]:

@@ -65,10 +65,10 @@ async def warnings_of_nodes(nodes: ClusterMap) -> list[str]:
 
 
 async def _warnings(nodes: ClusterMap, node: RedisNode) -> list[Remark]:
-    place, here = node.client.place, nodes.of(node)
+    place, partitions = node.client.place, nodes.of(node)
     about, silence = await ask(node.client.info(), place)
     words = [f"{SILENT}: {silence}"] if about is None else await warnings_of(node.client, about)
-    if here and max(nodes.copies[number] for number in here) < 2:
+    if partitions and max(nodes.copies[number] for number in partitions) < 2:
         words.append("it has no replica: when it dies, its calls are away until it is back; add a replica")
     settings, _ = await ask(node.client.config_get("cluster-require-full-coverage"), place)
     if "yes" in (settings or {}).values():
@@ -84,4 +84,4 @@ def _together(remarks: Iterable[Remark]) -> list[str]:
     names: dict[str, list[str]] = defaultdict(list)
     for name, words in remarks:
         names[words].append(name)
-    return [f"{', '.join(named)}: {words}" for words, named in names.items()]
+    return [f"{', '.join(nodes)}: {words}" for words, nodes in names.items()]

@@ -50,10 +50,10 @@ class ClusterListening:
         self._changed.set()
 
     async def _follow(self) -> None:
-        wanted = {node: set(self.nodes.of(node)) for node in self.nodes.nodes()}
-        for node in self._subscriptions.keys() - wanted.keys():
+        partitions = {node: set(self.nodes.of(node)) for node in self.nodes.nodes()}
+        for node in self._subscriptions.keys() - partitions.keys():
             await self._subscriptions.pop(node).aclose()
-        for node, numbers in wanted.items():
+        for node, numbers in partitions.items():
             if node not in self._subscriptions:
                 self._subscriptions[node] = Subscription(self, node)
             await self._subscriptions[node].listen_to(numbers)
@@ -66,8 +66,8 @@ class Subscription:
         self._nodes, self._listener = listening.nodes, listening.listener
         self._channels = listening.channels
         self._node = node
-        self._wanted: set[int] = set()
-        self._heard: set[int] = set()  # those whose channels are subscribed to
+        self._partitions: set[int] = set()
+        self._subscribed: set[int] = set()  # those whose channels are subscribed to
         self._names: dict[bytes, tuple[int, str]] = {}
         self._pubsub: PubSub | None = None
         self._task: asyncio.Task[None] | None = None
@@ -75,8 +75,8 @@ class Subscription:
 
     async def listen_to(self, numbers: set[int]) -> None:
         """From now on, these partitions are here."""
-        added, gone = numbers - self._wanted, self._wanted - numbers
-        self._wanted = numbers
+        added, gone = numbers - self._partitions, self._partitions - numbers
+        self._partitions = numbers
         self._end(gone)
         if self._task is None:
             self._task = asyncio.create_task(self._listen())
@@ -89,13 +89,13 @@ class Subscription:
         while not self._is_stopped:
             try:
                 async with self._node.client.pubsub() as pubsub:
-                    await self._subscribe(pubsub, self._wanted)
+                    await self._subscribe(pubsub, self._partitions)
                     self._pubsub = pubsub
                     while not self._is_stopped:
                         await self._read(pubsub, backoff)
             except (RedisError, OSError):
                 self._pubsub = None
-                self._end(self._wanted)
+                self._end(self._partitions)
                 self._nodes.refresh(self._node)
                 await asyncio.sleep(backoff.next_s())
 
@@ -112,7 +112,7 @@ class Subscription:
         except MovedError as moved:
             for number, part in enumerate(placements()):
                 if part.slot == moved.slot_id:
-                    self._nodes.moved(number, moved.host, moved.port)
+                    self._nodes.note_move(number, moved.host, moved.port)
             return
         if message is not None and message["channel"] in self._names:
             self._take(message, backoff)
@@ -121,24 +121,24 @@ class Subscription:
         number, channel = self._names[message["channel"]]
         match message["type"]:
             case "smessage":
-                self._listener.heard(number, channel, message["data"])
+                self._listener.on_message(number, channel, message["data"])
             case "ssubscribe":
                 backoff.reset()
-                self._heard.add(number)
-                self._listener.subscribed(number)
+                self._subscribed.add(number)
+                self._listener.on_subscribed(number)
             case "sunsubscribe":  # the partition has moved
                 self._end({number})
                 self._nodes.refresh()
 
     def _end(self, numbers: Iterable[int]) -> None:
-        for number in set(numbers) & self._heard:
-            self._heard.discard(number)
-            self._listener.deaf(number)
+        for number in set(numbers) & self._subscribed:
+            self._subscribed.discard(number)
+            self._listener.on_unsubscribed(number)
 
     def stop(self) -> None:
         """Has it end."""
         self._is_stopped = True
-        self._end(set(self._heard))
+        self._end(set(self._subscribed))
         if self._task is not None:
             self._task.cancel()
 

@@ -39,12 +39,12 @@ class Placement(Struct, frozen=True):
 @cache
 def placements() -> tuple[Placement, ...]:
     """Of all partitions: the tag of each is the smallest number whose slot lies in its 64th of all slots."""
-    width, found = REDIS_CLUSTER_HASH_SLOTS // PARTITIONS, dict[int, Placement]()
+    width, by_part = REDIS_CLUSTER_HASH_SLOTS // PARTITIONS, dict[int, Placement]()
     for tag in count():
         slot = key_slot(b"%d" % tag)
-        found.setdefault(slot // width, Placement(f"toolgate:{{{tag}}}:", slot))
-        if len(found) == PARTITIONS:
-            return tuple(found[number] for number in range(PARTITIONS))
+        by_part.setdefault(slot // width, Placement(f"toolgate:{{{tag}}}:", slot))
+        if len(by_part) == PARTITIONS:
+            return tuple(by_part[number] for number in range(PARTITIONS))
     raise AssertionError
 
 
@@ -77,7 +77,7 @@ class ClusterMap:
         self.on_change: list[Callable[[], Awaitable[None]]] = []
         self._scheme = "rediss" if address.is_tls else "redis"
         self._options = node_options(address, tls)
-        self._named = address.hosts
+        self._seeds = address.hosts
         self._nodes: dict[str, RedisNode] = {}
         self._discovery = NodesManager([], False, self._options)
         self._looking: asyncio.Task[None] | None = None
@@ -100,7 +100,7 @@ class ClusterMap:
         """The partitions of a node."""
         return [number for number, owner in enumerate(self.owners) if owner is node]
 
-    def moved(self, partition: int, host: str, port: int) -> None:
+    def note_move(self, partition: int, host: str, port: int) -> None:
         """Notes what a node has said of a partition that it has no more; others may have moved as well."""
         self.owners[partition] = self.at(host, port)
         self.refresh()
@@ -124,7 +124,7 @@ class ClusterMap:
     async def look(self) -> None:
         """Finds out who has what; `trouble` says why that was not possible."""
         if self.trouble or None in self.owners:  # what was found may be gone, with all its addresses
-            for host, port in self._named:
+            for host, port in self._seeds:
                 seed = ClusterNode(host, port, **self._options)
                 self._discovery.startup_nodes.setdefault(seed.name, seed)
         failed, self._failed = self._failed, None
@@ -140,13 +140,13 @@ class ClusterMap:
     async def _learn(self) -> None:
         """Takes over what was found, and forgets nodes that are no longer in the cluster."""
         slots = self._discovery.slots_cache
-        found = [slots.get(part.slot, []) for part in placements()]
-        self.owners[:] = [self.at(nodes[0].host, int(nodes[0].port)) if nodes else None for nodes in found]
-        self.copies = [len(nodes) for nodes in found]
-        for changed in self.on_change:
-            await changed()
-        known = {f"{node.host}:{node.port}" for node in self._discovery.nodes_cache.values()}
-        for name in self._nodes.keys() - known:
+        replicas = [slots.get(part.slot, []) for part in placements()]
+        self.owners[:] = [self.at(nodes[0].host, int(nodes[0].port)) if nodes else None for nodes in replicas]
+        self.copies = [len(nodes) for nodes in replicas]
+        for notify in self.on_change:
+            await notify()
+        names = {f"{node.host}:{node.port}" for node in self._discovery.nodes_cache.values()}
+        for name in self._nodes.keys() - names:
             await self._nodes.pop(name).client.aclose()
 
     async def aclose(self) -> None:

@@ -68,19 +68,19 @@ class ClusterScript:
             self._queues[node] = NodeQueue(self, node)
         self._queues[node].add(scripts)
 
-    def lost(self, node: RedisNode, reason: str) -> None:
+    def fail(self, node: RedisNode, reason: str) -> None:
         """Fails what waits for a node, and all that would be asked there."""
         for number in self.nodes.of(node):
             if number in self.open:
-                self.open[number].lost(reason)
+                self.open[number].fail(reason)
         self.nodes.refresh(node)
 
     async def _follow(self) -> None:
         """Closes connections to nodes that have no partition any more."""
         for node, queue in list(self._queues.items()):
-            here = self.nodes.of(node)
-            queue.keep(here)
-            if not here:
+            partitions = self.nodes.of(node)
+            queue.keep(partitions)
+            if not partitions:
                 await self._queues.pop(node).aclose()
 
     async def aclose(self) -> None:
@@ -116,22 +116,22 @@ class PartitionScripts(OperationQueue):
     def command(self, batch: Sequence[Pending], *, by_text: bool) -> list[bytes]:
         """The command that runs a batch."""
         script = self._script.script
-        keys = [key for _, some, _ in batch for key in some]
+        keys = [key for _, of_operation, _ in batch for key in of_operation]
         return self._command(script.by_text if by_text else script.by_digest, keys, packed_operations(batch))
 
     def _command(self, by: bytes, keys: Sequence[bytes], operations: bytes) -> list[bytes]:
-        named = pack(b"%d" % (len(keys) + 1), *keys, self._never) if keys else self._one_key
-        return [b"*%d\r\n" % (WORDS + 1 + len(keys)), by, named, self._settings, operations]
+        packed_keys = pack(b"%d" % (len(keys) + 1), *keys, self._never) if keys else self._one_key
+        return [b"*%d\r\n" % (WORDS + 1 + len(keys)), by, packed_keys, self._settings, operations]
 
-    def answered(self, batch: list[Pending], reply: Any) -> None:
+    def take_reply(self, batch: list[Pending], reply: Any) -> None:
         """Takes the reply to a batch, or what was raised in its place."""
         if isinstance(reply, MovedError):
-            self._script.nodes.moved(self.number, reply.host, reply.port)
+            self._script.nodes.note_move(self.number, reply.host, reply.port)
         if isinstance(reply, (*REFUSALS, NoScriptError)):
             self._queue[:0] = batch
             self.try_again(f"{self._script.nodes.place}: {cause(reply, self._script.nodes.place)}")
         elif isinstance(reply, ResponseError):
-            self.lost(f"{self._script.nodes.place}: {cause(reply, self._script.nodes.place)}", batch)
+            self.fail(f"{self._script.nodes.place}: {cause(reply, self._script.nodes.place)}", batch)
         else:
             self._until = None
             deliver(reply, batch)
@@ -151,11 +151,11 @@ class PartitionScripts(OperationQueue):
         if self._until is None:
             self._until = now + BATCH_TIMEOUT_S
         if now >= self._until:
-            self.lost(reason)
+            self.fail(reason)
         else:
             self._again = self._loop.call_later(0 if first else AGAIN_S, self._script.send, self)
 
-    def lost(self, reason: str, batch: Sequence[Pending] = (), *, was_sent: bool = True) -> None:
+    def fail(self, reason: str, batch: Sequence[Pending] = (), *, was_sent: bool = True) -> None:
         """Fails a batch and what waits, and takes no more until the caller says that it is up."""
         was_up, self.is_up = self.is_up, False
         if not was_sent:
@@ -164,11 +164,11 @@ class PartitionScripts(OperationQueue):
         if was_up:
             self._on_failure(reason)
 
-    def _stop(self, reason: str, sent: Sequence[Pending] = ()) -> None:
+    def _stop(self, reason: str, batch: Sequence[Pending] = ()) -> None:
         if self._again is not None:
             self._again.cancel()
         self._again, self._until, self._is_moving = None, None, False
-        self._fail(sent, reason)
+        self._fail(batch, reason)
 
     async def aclose(self) -> None:
         """Fails all operations that have no reply yet."""
@@ -212,15 +212,15 @@ class NodeQueue:
         except (RedisError, OSError, TimeoutError) as exc:
             reason = f"{self._node.client.place}: {cause(exc, self._node.client.place)}"
             await self._connection.aclose()
-            self._script.lost(self._node, reason)
+            self._script.fail(self._node, reason)
         finally:
             self._flight = None
             stranded, self._waiting = dict.fromkeys(self._waiting), []
             for scripts, batch in flights:
                 stranded.pop(scripts, None)
-                scripts.lost(reason, batch, was_sent=self._is_sent)
+                scripts.fail(reason, batch, was_sent=self._is_sent)
             for scripts in stranded:
-                scripts.lost(reason)
+                scripts.fail(reason)
 
     def _board(self, flights: list[Flight]) -> None:
         """Takes a batch of each partition, as long as they are not too large together."""
@@ -249,7 +249,7 @@ class NodeQueue:
             if isinstance(reply, ResponseError):
                 self._by_text = self._by_text or isinstance(reply, NoScriptError)
                 self._greeted.discard(scripts)
-            scripts.answered(batch, reply)
+            scripts.take_reply(batch, reply)
 
     async def _greet(self, flights: list[Flight]) -> None:
         """Greets partitions that are new here; drops the batches of those that are elsewhere."""
@@ -260,7 +260,7 @@ class NodeQueue:
             reply = await self._read()
             if isinstance(reply, ResponseError):
                 flights.remove(flight)
-                scripts.answered(batch, reply)
+                scripts.take_reply(batch, reply)
             else:
                 self._greeted.add(scripts)
 

@@ -57,10 +57,12 @@ _REQUIRED: Sequence[tuple[type, str, Sequence[str]]] = (  # class, method, param
 def check_library(required: Sequence[tuple[type, str, Sequence[str]]] = _REQUIRED) -> None:
     """Raises ImportError, naming what is missing, unless redis-py has the methods and parameters used here."""
     for owner, method, parameters in required:
-        found = getattr(owner, method, None)
-        if found is None or not set(parameters) <= inspect.signature(found).parameters.keys():
-            wanted = f"{owner.__name__}.{method}({', '.join(parameters)})"
-            raise ImportError(f"redis {redis.__version__} cannot be used, {wanted} is missing: install redis>=8.1,<9")
+        function = getattr(owner, method, None)
+        if function is None or not set(parameters) <= inspect.signature(function).parameters.keys():
+            signature = f"{owner.__name__}.{method}({', '.join(parameters)})"
+            raise ImportError(
+                f"redis {redis.__version__} cannot be used, {signature} is missing: install redis>=8.1,<9"
+            )
 
 
 check_library()
@@ -180,11 +182,11 @@ class _Sentinels(Sentinel):
         self.sentinels = list(clients)
 
     async def discover_master(self, service_name: str) -> tuple[str, int]:
-        asked = (self._ask(sentinel, service_name) for sentinel in self.sentinels)
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        known = [answer for answer in answers if isinstance(answer, tuple)]
-        if known:
-            _, host, port = max(known)
+        questions = (self._ask(sentinel, service_name) for sentinel in self.sentinels)
+        answers = await asyncio.gather(*questions, return_exceptions=True)
+        primaries = [answer for answer in answers if isinstance(answer, tuple)]
+        if primaries:
+            _, host, port = max(primaries)
             return host, port
         if None in answers:
             raise MasterNotFoundError(f"no sentinel that answers knows a primary of {service_name!r} that is up")

@@ -78,7 +78,7 @@ class ScriptClient(OperationQueue):
             self._fail(batch, "the state cannot be reached")
 
     async def _run(self, batch: list[Pending]) -> list[Reply | bytes]:
-        keys = [key for _, some, _ in batch for key in some]
+        keys = [key for _, of_operation, _ in batch for key in of_operation]
         rest = (
             pack(b"%d" % len(keys), *keys) if keys else NO_KEYS,
             self._settings,
@@ -121,12 +121,12 @@ class ServerStore:
                         message = await subscription.get_message(timeout=LISTEN_S)
                         if message is not None and message["type"] == "message":
                             channel = message["channel"].decode().removeprefix(prefix)
-                            listener.heard(ONLY, channel, message["data"])
+                            listener.on_message(ONLY, channel, message["data"])
                         elif message is not None:
                             backoff.reset()
-                            listener.subscribed(ONLY)
+                            listener.on_subscribed(ONLY)
             except (RedisError, OSError):
-                listener.deaf(ONLY)
+                listener.on_unsubscribed(ONLY)
                 await asyncio.sleep(backoff.next_s())
 
     async def publish(self, partition: int, channel: str, message: bytes) -> None:

@@ -53,13 +53,13 @@ class Scripts(Protocol):
 class ChannelListener(Protocol):
     """What `PartitionStore.listen` tells, each with the number of a partition."""
 
-    def heard(self, partition: int, channel: str, message: bytes) -> None:
+    def on_message(self, partition: int, channel: str, message: bytes) -> None:
         """A message came; `channel` is without the prefix of the partition."""
 
-    def subscribed(self, partition: int) -> None:
+    def on_subscribed(self, partition: int) -> None:
         """Its channels are listened to, perhaps again: messages sent meanwhile are lost."""
 
-    def deaf(self, partition: int) -> None:
+    def on_unsubscribed(self, partition: int) -> None:
         """Its channels are no longer listened to: the connection broke, or the partition has moved."""
 
 

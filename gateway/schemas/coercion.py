@@ -68,13 +68,13 @@ class Coercion:
     def _read(self, schema: Schema, text: str, nested: int) -> Json:
         """What a string holds that is not allowed itself, if that is."""
         try:
-            held = jsontext.decode(text.encode(), jsontext.MAX_DEPTH)
+            value = jsontext.decode(text.encode(), jsontext.MAX_DEPTH)
         except (jsontext.JsonError, UnicodeEncodeError):
             return text
-        if held is None or isinstance(held, str):
+        if value is None or isinstance(value, str):
             return text
-        held = self.fit(schema, held, nested + 1)
-        return held if self._allows(schema, held) else text
+        value = self.fit(schema, value, nested + 1)
+        return value if self._allows(schema, value) else text
 
     def _with_members(self, schema: Schema, value: JsonObject, nested: int) -> JsonObject:
         properties, required = schema.get("properties"), schema.get("required")
@@ -146,11 +146,11 @@ class Coercion:
         self._checked_left -= ASK_BYTES + len(value if isinstance(value, str) else jsontext.encode(value))
         if self._checked_left < 0:
             raise ExhaustedError
-        known = self._parts.get(id(schema))
-        if known is None:
+        entry = self._parts.get(id(schema))
+        if entry is None:
             text = msgspec.json.encode(schema)
             self._compiled_left -= len(text)
             if self._compiled_left < 0:
                 raise ExhaustedError
-            known = self._parts[id(schema)] = schema, self._part(text)
-        return known[1](value)
+            entry = self._parts[id(schema)] = schema, self._part(text)
+        return entry[1](value)

@@ -55,8 +55,8 @@ class HeavyError(Exception):
 
 def is_json_schema(schema: JsonObject) -> bool:
     """Whether a schema is valid by the draft it names; takes a twentieth of the time of compiling it."""
-    named = schema.get("$schema", "https://json-schema.org/schema")
-    return isinstance(named, str) and bool(DRAFTS.fullmatch(named)) and jsonschema_rs.meta.is_valid(schema)
+    draft = schema.get("$schema", "https://json-schema.org/schema")
+    return isinstance(draft, str) and bool(DRAFTS.fullmatch(draft)) and jsonschema_rs.meta.is_valid(schema)
 
 
 class CompiledSchema:
@@ -122,8 +122,8 @@ class CompiledSchema:
 
     def findings(self, value: Json) -> list[Finding]:
         """Everything that is wrong with a value, up to a limit; empty when it is valid."""
-        found = self._verdict(value)
-        return self._explained(value) if found is None else found
+        verdict = self._verdict(value)
+        return self._explained(value) if verdict is None else verdict
 
     def findings_now(self, value: Json, size: int) -> list[Finding] | None:
         """As `findings`; None where finding them could hold up the event loop, or the value is still JSON text.
@@ -139,8 +139,8 @@ class CompiledSchema:
         measured, cost = size_of(value), self._cost
         if cost is None or measured is None or not cost.allows_check(measured):
             return None
-        found = self._verdict(value)
-        return self._explained(value) if found is None and self._is_light and cost.allows_words(measured) else found
+        verdict = self._verdict(value)
+        return self._explained(value) if verdict is None and self._is_light and cost.allows_words(measured) else verdict
 
     def coerced(self, value: Json) -> Json:
         """The value in the form that the schema allows (`coercion`), as far as that can be found in a second."""
@@ -351,11 +351,11 @@ def _is_flat(branches: Any) -> bool:
 
 
 def _holds_more_than(value: Json, limit: int) -> bool:
-    waiting = [value]
-    seen = 0
-    while waiting and seen <= limit:
-        node = waiting.pop()
-        seen += 1
+    queue = [value]
+    count = 0
+    while queue and count <= limit:
+        node = queue.pop()
+        count += 1
         if isinstance(node, dict | list):
-            waiting.extend(node.values() if isinstance(node, dict) else node)
-    return seen > limit
+            queue.extend(node.values() if isinstance(node, dict) else node)
+    return count > limit

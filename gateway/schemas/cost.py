@@ -70,10 +70,10 @@ def cost_of(work: Work, patterns: int, pattern_bytes: int, *, backtracks: bool) 
 
 def size_of(value: Json) -> ValueSize | None:
     """The size of a value; None for one that holds very much, or that is still JSON text."""
-    waiting: list[Json] = [value]
+    queue: list[Json] = [value]
     values = length = pairs = 0
-    while waiting:
-        node = waiting.pop()
+    while queue:
+        node = queue.pop()
         values += 1
         if values > MAX_MEASURED or type(node) is Raw:
             return None
@@ -82,12 +82,12 @@ def size_of(value: Json) -> ValueSize | None:
             length += size
             pairs += size * size
         elif isinstance(node, dict):
-            waiting.extend(node)
-            waiting.extend(node.values())
+            queue.extend(node)
+            queue.extend(node.values())
         elif isinstance(node, list):
             if len(node) > MAX_MEASURED:
                 return None
-            waiting.extend(node)
+            queue.extend(node)
     return ValueSize(values, length, pairs)
 
 

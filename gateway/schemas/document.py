@@ -107,21 +107,21 @@ class SchemaDocument:
     def _scan(self) -> None:
         """Resolves every reference. Targets may lie where no keyword has a schema, so they are looked through too."""
         seen: set[int] = set()
-        waiting: list[Any] = [self.root]
-        while waiting:
-            schema = waiting.pop()
+        queue: list[Any] = [self.root]
+        while queue:
+            schema = queue.pop()
             if not isinstance(schema, dict) or id(schema) in seen:
                 continue
             seen.add(id(schema))
-            waiting += inside(schema)
-            pattern, named = schema.get("pattern"), schema.get("patternProperties")
+            queue += inside(schema)
+            pattern, by_pattern = schema.get("pattern"), schema.get("patternProperties")
             if isinstance(pattern, str):
                 self.patterns.add(pattern)
-            if isinstance(named, dict):
-                self.patterns.update(named)
+            if isinstance(by_pattern, dict):
+                self.patterns.update(by_pattern)
             ref = schema.get("$ref")
             if isinstance(ref, str) and ref not in self._targets:
-                waiting.append(self._resolve(ref))
+                queue.append(self._resolve(ref))
 
     def _resolve(self, ref: str) -> Any:
         if ref != "#" and not ref.startswith("#/"):
@@ -137,13 +137,13 @@ class SchemaDocument:
         Peels off targets that lead nowhere and targets that nothing leads to, until only circles are left.
         """
         leads_to = self._leads_to()
-        left = _peel(leads_to)
+        remaining = _peel(leads_to)
         # Which value such a schema allows is undefined (2020-12 core, 9.4.1: MUST NOT).
-        if left and _peel(self._leads_to(in_place=True)):
+        if remaining and _peel(self._leads_to(in_place=True)):
             raise SchemaError("It refers to itself without ever looking deeper into the value.")
-        led_from: dict[Pointer, set[Pointer]] = {node: set() for node in left}
-        for node in left:
-            for target in leads_to[node] & left:
+        led_from: dict[Pointer, set[Pointer]] = {node: set() for node in remaining}
+        for node in remaining:
+            for target in leads_to[node] & remaining:
                 led_from[target].add(node)
         return frozenset(_peel(led_from))
 
@@ -165,7 +165,7 @@ class SchemaDocument:
         inside = (schema for node in circular for schema in _within(node))
         return frozenset(id(schema) for schema in inside if self.has_ref(schema) and self.names_circular(schema))
 
-    def _work(self, schema: Any, depth: int, known: dict[int, Work]) -> Work:
+    def _work(self, schema: Any, depth: int, works: dict[int, Work]) -> Work:
         """In-place keywords add up; of `properties` only one applies to a value.
 
         A reference that runs in a circle counts once, because the validator remembers those: 60 levels of
@@ -173,40 +173,40 @@ class SchemaDocument:
         """
         if not isinstance(schema, dict):
             return Work(1, 1)
-        if id(schema) in known:
-            return known[id(schema)]
+        if id(schema) in works:
+            return works[id(schema)]
         if depth > MAX_CHAIN:
             raise SchemaError(f"Its references lead through more than {MAX_CHAIN} schemas.")
         work, widest = Work(1, _looks(schema)), Work(0, 0)
         for (keyword, *_), inner in subschemas(schema):
             if keyword in DEFINITIONS:
                 continue
-            cost = self._work(inner, depth + 1, known)
+            cost = self._work(inner, depth + 1, works)
             if keyword == "properties":
                 widest = Work(max(widest.schemas, cost.schemas), max(widest.looks, cost.looks))
             else:
                 work = work.plus(cost)
         work = work.plus(widest)
         if self.has_ref(schema) and not self.closes_circle(schema):
-            work = work.plus(self._work(self.target(schema), depth + 1, known))
+            work = work.plus(self._work(self.target(schema), depth + 1, works))
         if "unevaluatedProperties" in schema or "unevaluatedItems" in schema:
             work = work.plus(work)  # the validator runs the siblings again to learn what they have seen
         if work.schemas > MAX_WORK:
             raise SchemaError(f"It makes more than {MAX_WORK} schemas apply to one value.")
-        known[id(schema)] = work
+        works[id(schema)] = work
         return work
 
 
 def _within(node: Any, *, in_place: bool = False) -> Iterator[Schema]:
     """A schema and all schemas inside it, or only those that look at the same value."""
-    waiting = [node] if isinstance(node, dict) else []
-    while waiting:
-        schema = waiting.pop()
+    queue = [node] if isinstance(node, dict) else []
+    while queue:
+        schema = queue.pop()
         yield schema
         if in_place:
-            waiting.extend(inner for keys, inner in subschemas(schema) if keys[0] in IN_PLACE)
+            queue.extend(inner for keys, inner in subschemas(schema) if keys[0] in IN_PLACE)
         else:
-            waiting += inside(schema)
+            queue += inside(schema)
 
 
 def _peel(leads_to: dict[Pointer, set[Pointer]]) -> set[Pointer]:
@@ -214,11 +214,11 @@ def _peel(leads_to: dict[Pointer, set[Pointer]]) -> set[Pointer]:
     sorter = TopologicalSorter(leads_to)
     with suppress(CycleError):  # it sorts what it can
         sorter.prepare()
-    left = set(leads_to)
+    remaining = set(leads_to)
     while leaves := sorter.get_ready():
-        left.difference_update(leaves)
+        remaining.difference_update(leaves)
         sorter.done(*leaves)
-    return left
+    return remaining
 
 
 def _looks(schema: Schema) -> int:

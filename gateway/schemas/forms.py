@@ -166,8 +166,8 @@ def _object(schema: Schema, root: Schema, nested: int) -> str:
     properties = schema.get("properties")
     names = [name for name in required if isinstance(name, str)] if isinstance(required, list) else []
     if names:
-        known = properties if isinstance(properties, dict) else {}
-        members = [_member(name, known.get(name), root, nested) for name in names[:MAX_NAMED]]
+        by_name = properties if isinstance(properties, dict) else {}
+        members = [_member(name, by_name.get(name), root, nested) for name in names[:MAX_NAMED]]
         return f"an object with {', '.join(members)}{', ...' if len(names) > MAX_NAMED else ''}"
     title = schema.get("title")
     return f"an object ({shortened(title)})" if isinstance(title, str) and title else "an object"
@@ -175,9 +175,9 @@ def _object(schema: Schema, root: Schema, nested: int) -> str:
 
 def _member(name: str, schema: Any, root: Schema, nested: int) -> str:
     """A member, with its value where that distinguishes objects."""
-    shown = shortened(name)
+    label = shortened(name)
     fixed = isinstance(schema, dict) and ("const" in schema or "enum" in schema)
-    return f"{shown} {form_of(schema, root, nested + 1)}" if fixed else shown
+    return f"{label} {form_of(schema, root, nested + 1)}" if fixed else label
 
 
 def _plural(form: str) -> str:

@@ -73,16 +73,16 @@ def subschemas(schema: Schema) -> Iterator[tuple[Pointer, Schema]]:
 
 def inside(schema: Schema) -> list[Schema]:
     """The same without the keys, in a third of the time."""
-    found: list[Schema] = []
+    schemas: list[Schema] = []
     for keyword, value in schema.items():
         if isinstance(value, dict):
             if keyword in ONE:
-                found.append(value)
+                schemas.append(value)
             elif keyword in MAP:
-                found += [inner for inner in value.values() if isinstance(inner, dict)]
+                schemas += [inner for inner in value.values() if isinstance(inner, dict)]
         elif isinstance(value, list) and keyword in LIST:
-            found += [inner for inner in value if isinstance(inner, dict)]
-    return found
+            schemas += [inner for inner in value if isinstance(inner, dict)]
+    return schemas
 
 
 def text_of(schema: Schema) -> bytes | None:
@@ -95,8 +95,8 @@ def text_of(schema: Schema) -> bytes | None:
 
 def names_draft(schema: Schema, *drafts: str) -> bool:
     """Whether the `$schema` of a document names one of these drafts, such as `2020-12`."""
-    named = schema.get("$schema")
-    return isinstance(named, str) and any(draft in named for draft in drafts)
+    draft = schema.get("$schema")
+    return isinstance(draft, str) and any(name in draft for name in drafts)
 
 
 def is_before_2019(schema: Schema) -> bool:
@@ -200,9 +200,9 @@ class _Resources:
 
     def _visit(self, schema: Schema, place: Pointer, base: str, *, known: bool) -> None:
         """Looks at a schema and all inside it. `known`: it stands where a keyword has a schema, so its names count."""
-        waiting = [(schema, place, base)]
-        while waiting:
-            schema, place, base = waiting.pop()
+        queue = [(schema, place, base)]
+        while queue:
+            schema, place, base = queue.pop()
             if id(schema) in self._bases:
                 continue
             is_ref_alone = self._before_2019 and isinstance(schema.get("$ref"), str)
@@ -214,7 +214,7 @@ class _Resources:
                     raise SchemaError(f"It uses {keyword}, which its draft does not have.")
             if any(isinstance(schema.get(keyword), str) for keyword in ("$ref", *_DYNAMIC)):
                 self._waiting.append((schema, base))
-            waiting.extend((inner, (*place, *keys), base) for keys, inner in subschemas(schema))
+            queue.extend((inner, (*place, *keys), base) for keys, inner in subschemas(schema))
 
     def _named(self, schema: Schema, place: Pointer, base: str, *, known: bool) -> str:
         """Takes down, and out, the names that a schema has; returns the base of what it refers to."""
@@ -243,10 +243,10 @@ class _Resources:
 
     def _check_draft(self, schema: Schema) -> None:
         """Refuses a resource in another draft than the document. Raises: SchemaError."""
-        named = schema.get("$schema")
-        if schema is not self._root and isinstance(named, str):
+        draft = schema.get("$schema")
+        if schema is not self._root and isinstance(draft, str):
             of_root = self._root.get("$schema", "https://json-schema.org/draft/2020-12/schema")
-            if named.rstrip("#") != str(of_root).rstrip("#"):
+            if draft.rstrip("#") != str(of_root).rstrip("#"):
                 raise SchemaError("A part with an $id of its own names another draft in $schema than the whole.")
 
     def _resolved(self, ref: str, base: str) -> tuple[Pointer, str]:
@@ -279,12 +279,12 @@ class _Resources:
 
     def _rewritten_dynamic(self, ref: str, base: str) -> str:
         """The pointer to the target of a dynamic reference, if it has only one. Raises: SchemaError."""
-        place, found = self._resolved(ref, base)
-        others = self._dynamic[unquote(ref.partition("#")[2])]
-        if found in others and len(others) > 1:
+        place, resource = self._resolved(ref, base)
+        answering = self._dynamic[unquote(ref.partition("#")[2])]
+        if resource in answering and len(answering) > 1:
             quoted = repr(ref[:MAX_QUOTED])
             raise SchemaError(f"It uses the dynamic reference {quoted}, which more than one of its parts answer.")
-        return self._spelled(place, found, ref)
+        return self._spelled(place, resource, ref)
 
 
 def _identity(root: Schema) -> str:

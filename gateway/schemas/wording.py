@@ -103,22 +103,22 @@ def findings(error: ValidationError, root: Schema, texts: Texts) -> list[Finding
             return [Finding(path, texts[place])]
 
 
-def by_parameter(found: Iterable[Finding]) -> dict[str, str]:
+def by_parameter(problems: Iterable[Finding]) -> dict[str, str]:
     """Gathers findings under the parameters they are about; several about one are joined."""
     texts: dict[str, list[str]] = {}
-    for finding in found:
+    for finding in problems:
         key = str(finding.path[0])[:MAX_NAME_LENGTH] if finding.path else WHOLE
         text = finding.sentence if len(finding.path) > 1 else finding.text
-        said = texts.setdefault(key, [])
-        if text not in said:
-            said.append(text)
-    return {key: shortened("; ".join(said), MAX_TEXT_LENGTH) for key, said in texts.items()}
+        sentences = texts.setdefault(key, [])
+        if text not in sentences:
+            sentences.append(text)
+    return {key: shortened("; ".join(sentences), MAX_TEXT_LENGTH) for key, sentences in texts.items()}
 
 
 def _text(error: ValidationError, root: Schema) -> str:
     if (words := _WORDS.get(type(error.kind))) is not None:
-        text, shown = words
-        return text.format(shown(error.kind.value))
+        text, in_words = words
+        return text.format(in_words(error.kind.value))
     match error.kind:
         case Kind.Contains():
             return _contained(error, root)
@@ -151,7 +151,7 @@ def _required(name: str, error: ValidationError, root: Schema) -> str:
     if error.schema_path and error.schema_path[-1] in ("dependentRequired", "dependencies"):
         needs = _at(root, error.schema_path)
         if isinstance(needs, dict):
-            beside = [other for other, needed in needs.items() if isinstance(needed, list) and name in needed]
+            beside = [trigger for trigger, needed in needs.items() if isinstance(needed, list) and name in needed]
             return f"is required beside {shortened(' or '.join(beside))}"
     return "is required"
 
@@ -166,8 +166,8 @@ def _refused(error: ValidationError, root: Schema) -> str:
 
 def _unfit(schema: Any, root: Schema) -> str:
     """What is said of a value that does not fit a schema."""
-    if isinstance(schema, dict) and isinstance(one := schema.get("oneOf"), list):
-        forms = fitting(one, root)  # it may fit none of them, or several
+    if isinstance(schema, dict) and isinstance(choices := schema.get("oneOf"), list):
+        forms = fitting(choices, root)  # it may fit none of them, or several
         return f"has to be exactly one of these: {forms}" if forms else _NO_FORM_FITS
     branches = schema.get("anyOf") if isinstance(schema, dict) else None
     return fits_none(branches if isinstance(branches, list) else [schema], root) or _NO_FORM_FITS

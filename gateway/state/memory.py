@@ -106,8 +106,8 @@ class MemoryState:
         """Logs which calls are lost with this process."""
         if self._pending:
             calls = [CALL_ID_PREFIX + key for key in islice(self._pending, MAX_NAMED)]
-            lost = {"count": len(self._pending), "calls": calls}
-            log.warning("calls that are still running are lost", extra=lost)
+            details = {"count": len(self._pending), "calls": calls}
+            log.warning("calls that are still running are lost", extra=details)
 
     # One call after the other.
 

@@ -86,7 +86,7 @@ class Partition:
                 # The server may be another one, or have been restarted without what was written last.
                 greeting=[("greet",)],
             ),
-            lambda reason: self.sync.lost(reason),
+            lambda reason: self.sync.note_loss(reason),
         )
         self.owned = OwnedCalls(self._scripts, records, limits, recent, mark)
         self.sync = ReplicaSync(
@@ -174,18 +174,18 @@ class Partition:
 
     async def wait(self, key: str, timeout_s: float) -> Record | None:
         check_digest(key)
-        seen, epoch = self.local_record(key) if self.sync.is_settled else None, self.sync.epoch
+        last, epoch = self.local_record(key) if self.sync.is_settled else None, self.sync.epoch
         waiter = self._waiters.add(key)
         try:
             async with asyncio.timeout(timeout_s):
-                if seen is None or seen.state > ACCEPTED:  # else we own it, and Redis wakes the owner anyway
+                if last is None or last.state > ACCEPTED:  # else we own it, and Redis wakes the owner anyway
                     with suppress(StateUnavailable):  # then the call is fetched when Redis is back
-                        seen = await self._watch(key)
-                        if seen is None or seen.state > ACCEPTED:
-                            return seen
+                        last = await self._watch(key)
+                        if last is None or last.state > ACCEPTED:
+                            return last
                 record = await waiter
-                if record is None and seen is not None and epoch != self.sync.epoch:
-                    return await self._lost(seen)
+                if record is None and last is not None and epoch != self.sync.epoch:
+                    return await self._restore_as_unknown(last)
                 return record
         except TimeoutError:
             pass
@@ -194,16 +194,16 @@ class Partition:
         try:
             return await self.get(key)
         except StateUnavailable:
-            if seen is None:
+            if last is None:
                 raise
-            return seen
+            return last
 
-    async def _lost(self, seen: Record) -> Record:
+    async def _restore_as_unknown(self, last: Record) -> Record:
         """Restores as UNKNOWN a call that Redis lost with its data, and that its replica did not restore.
 
         That replica died at the same time. The call did begin, so it must not look like one that never did.
         """
-        unknown = structs.replace(seen, state=UNKNOWN)
+        unknown = structs.replace(last, state=UNKNOWN)
         with suppress(StateUnavailable):  # then at least the waiter gets it
             await self.owned.restore_one(unknown)
         return unknown

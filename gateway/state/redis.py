@@ -183,18 +183,18 @@ class RedisState:
     async def _listen(self) -> None:
         await self._store.listen((f"{WAKE}:{self.replica}", NEWS), self)
 
-    def heard(self, partition: int, channel: str, message: bytes) -> None:
+    def on_message(self, partition: int, channel: str, message: bytes) -> None:
         if channel != NEWS:
-            self._all[partition].sync.changed(message.decode())
+            self._all[partition].sync.note_change(message.decode())
             return
         replica, _, backend = message.decode(errors="replace").partition(" ")
         if replica != self.replica:
             self._on_news(backend)
 
-    def subscribed(self, partition: int) -> None:
-        self._all[partition].sync.listened_to()
+    def on_subscribed(self, partition: int) -> None:
+        self._all[partition].sync.note_listening()
 
-    def deaf(self, partition: int) -> None:
+    def on_unsubscribed(self, partition: int) -> None:
         self._all[partition].sync.hurry()
 
     async def _announce(self, backend: str) -> None:

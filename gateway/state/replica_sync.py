@@ -167,7 +167,7 @@ class ReplicaSync:
         """The work, each to be run until it is cancelled."""
         return self._beat(), self._refresh(), self._poll()
 
-    def lost(self, reason: str) -> None:
+    def note_loss(self, reason: str) -> None:
         """Notes that Redis has stopped answering, and tries it again at once."""
         self._reports.away(reason)
         self.is_settled, self.reason = False, reason
@@ -177,13 +177,13 @@ class ReplicaSync:
         """Makes the next heartbeat come at once: the partition may have gone, moved, or lost its data."""
         self._hurry.set()
 
-    def listened_to(self) -> None:
+    def note_listening(self) -> None:
         """Notes that wake-ups arrive, perhaps again: those of the time before are lost."""
         self._fetch(self._waiters)
         self.claims_in_doubt = True
         self.hurry()
 
-    def changed(self, key: str) -> None:
+    def note_change(self, key: str) -> None:
         """Notes that another replica has changed a call."""
         self._owned.mark_changed(key)
         self._reports.on_changed(key)

@@ -55,10 +55,10 @@ class Ledger:
         """The counts of a day since 1970, in no order. Raises StateUnavailable."""
         scripts, prefix = self._of(day)
         _, fields = await scripts.ask("read", keys=[self._day(prefix, day)], probing=True)
-        found: dict[tuple[str, str], dict[str, int]] = {}
+        by_row: dict[tuple[str, str], dict[str, int]] = {}
         for field, number in zip(fields[::2], fields[1::2], strict=True):
             account, tool, kind = field.decode().rsplit("\0", 2)
-            found.setdefault((account, tool), {})[kind] = int(number)
+            by_row.setdefault((account, tool), {})[kind] = int(number)
         return [
             Used(
                 account,
@@ -67,7 +67,7 @@ class Ledger:
                 kinds.get("failed", 0),
                 kinds.get("refused", 0),
             )
-            for (account, tool), kinds in found.items()
+            for (account, tool), kinds in by_row.items()
         ]
 
     async def aclose(self) -> None:

@@ -66,8 +66,8 @@ class UsageRecorder:
         self._counts[key] = self._counts.get(key, 0) + 1
 
     def _bounded(self, day: int, account: str, tool: str, kind: Kind) -> Key:
-        known = account if account in self._accounts else OTHER
-        return day, known, tool if len(self._counts) < MAX_ROWS else OTHER, kind
+        name = account if account in self._accounts else OTHER
+        return day, name, tool if len(self._counts) < MAX_ROWS else OTHER, kind
 
     async def start(self) -> None:
         """Begins to write in the background."""
@@ -84,8 +84,8 @@ class UsageRecorder:
                 await self.flush()  # what could not be written before
                 await self.flush()
         self._collect()
-        if lost := sum(row[-1] for _, _, rows in self._writing for row in rows):
-            log.warning("usage could not be written and is lost", extra={"calls": lost})
+        if calls := sum(row[-1] for _, _, rows in self._writing for row in rows):
+            log.warning("usage could not be written and is lost", extra={"calls": calls})
         await self._ledger.aclose()
 
     async def _write_on(self) -> None:

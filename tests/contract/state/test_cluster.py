@@ -65,13 +65,13 @@ class Counting:
         """Waits until that is said of a partition."""
         await until(lambda: what in self.told[number], what)
 
-    def heard(self, partition: int, channel: str, message: bytes) -> None:
+    def on_message(self, partition: int, channel: str, message: bytes) -> None:
         self.told[partition].append(f"{channel}: {message.decode()}")
 
-    def subscribed(self, partition: int) -> None:
+    def on_subscribed(self, partition: int) -> None:
         self.told[partition].append("subscribed")
 
-    def deaf(self, partition: int) -> None:
+    def on_unsubscribed(self, partition: int) -> None:
         self.told[partition].append("deaf")
 
 
