@@ -16,7 +16,7 @@ import httpx
 
 from tests import plainhttp
 from tests.streams import Request, accepting, http_reply, read_request
-from toolgate_conformance.rap import NOWHERE
+from toolgate_conformance.servers.rap.common import NOWHERE
 
 TOKEN = "kit"
 WORK_S = 0.01  # a call takes that long

@@ -50,7 +50,7 @@ def test_what_fails_is_shown_with_what_was_sent_and_what_came(office: str) -> No
     assert done.returncode == 1
     assert "does not conform to OXP 1.0" in done.stdout.splitlines()[0]
     failed = done.stdout.partition("\nOXP-004 ")[2].partition("\n\n")[0]
-    assert all(word in failed for word in ("source:", "expected:", "sent:", "GET ", "came:", "HTTP/1.1", "mend:"))
+    assert all(word in failed for word in ("source:", "expected:", "sent:", "GET ", "came:", "HTTP/1.1", "fix:"))
 
 
 def test_programs_get_json_and_junit_and_a_baseline_takes_failures_out(office: str, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from conformance.tests.entering import entered
 from tests.interop.programs import HERE, interpreter
 from tests.support.processes import demo_server
 from tests.support.terminal import ROOT
-from toolgate_conformance.protocols import CLIENTS, SERVERS, ClientKind, Protocol
+from toolgate_conformance.protocols import CLIENTS, SERVERS, Kind
 
 JUDGED = Path(__file__).with_name("judged.py")
 ID = re.compile(r"\b[A-Z]+-[0-9]{3}\b")
@@ -63,7 +63,7 @@ def test_a_server_of_others(tool_server: str, protocol: str) -> None:
 
 def test_each_row_counts_all_checks_of_its_protocol() -> None:
     for program, protocol in rows().keys() - UNCOUNTED:
-        kinds: Mapping[str, Protocol | ClientKind] = CLIENTS if protocol.startswith("clients of ") else SERVERS
+        kinds: Mapping[str, Kind[Any]] = CLIENTS if protocol.startswith("clients of ") else SERVERS
         name = protocol.removeprefix("clients of ").strip("`")
         assert published(program, protocol)[1] == len(kinds[name].checks()), (program, protocol)
 

@@ -19,7 +19,7 @@ async def _nothing(subject: object) -> None:
 
 
 def check(number: int, level: Level = Level.MUST) -> Check:
-    return Check(f"KIT-{number:03d}", level, f"Does thing {number}", "Kit, page", f"Mend it: {number}.", _nothing)
+    return Check(f"KIT-{number:03d}", level, f"Does thing {number}", "Kit, page", f"Fix it: {number}.", _nothing)
 
 
 def report() -> Report:
@@ -40,7 +40,7 @@ def test_people_read_the_summary_first_and_then_the_gravest() -> None:
     )
     assert (second, third) == ("✕ KIT-003 MUST: Does thing 3", "✕ KIT-002 GOOD: Does thing 2")
     assert [line for line in lines if line.startswith("KIT")] == [second[2:], third[2:]]
-    assert "    mend:     Mend it: 3." in lines
+    assert "    fix:      Fix it: 3." in lines
     assert "    source:   Kit, page" in lines
     assert not any("KIT-001" in line for line in lines)
     assert any("KIT-001" in line for line in for_people(report(), colour=False, verbose=True))
@@ -71,7 +71,7 @@ def test_programs_read_json() -> None:
         "came": "",
         "seconds": 0,
         "expected": "Status 400.",
-        "remedy": "Mend it: 3.",
+        "remedy": "Fix it: 3.",
     }
 
 
@@ -93,7 +93,7 @@ def test_a_check_is_explained_with_its_source_and_its_remedy() -> None:
     assert list(explained(check(7))) == [
         "KIT-007 MUST: Does thing 7",
         "    source: Kit, page",
-        "    mend:   Mend it: 7.",
+        "    fix:    Fix it: 7.",
     ]
 
 

@@ -38,10 +38,13 @@ from tests import plainhttp
 from tests.flow.gateways import PUBLIC_URL, config, running
 from tests.support.processes import GatewayProcess, demo_server, gateway, settings, until, until_listed
 from tests.support.tokens import SECRET, token
+from toolgate_conformance.calls import ToolCall
 from toolgate_conformance.checks import Report, Status
 from toolgate_conformance.http import Client
-from toolgate_conformance.rest import FORMS, RestServer, ToolCall, checks_for
+from toolgate_conformance.protocols import SERVERS
 from toolgate_conformance.running import run
+from toolgate_conformance.servers.rest.forms import FORMS
+from toolgate_conformance.servers.rest.server import RestServer
 
 pytestmark = pytest.mark.anyio
 
@@ -78,7 +81,7 @@ async def judged(good: Good, dialect: str, spoil: Spoil | None = None, calls: tu
     """All checks of a dialect, against a server with one fault or none."""
     async with _client(good, dialect, spoil) as client:
         server = RestServer(client, FORMS[dialect], calls)
-        return await run(dialect, "the gateway", checks_for(FORMS[dialect]), server)
+        return await run(dialect, "the gateway", SERVERS[dialect].checks(), server)
 
 
 @asynccontextmanager
@@ -471,12 +474,12 @@ async def test_a_server_that_requires_no_credential_must_not_read_one() -> None:
         spoil = status(lambda request: "kit-unasked" in request.headers.get("authorization", ""), 401)
         for fault, seen in ((None, set[int]()), (spoil, {UNASKED})):
             client = Client(f"{PUBLIC_URL}/otc", {}, Spoiled(httpx.ASGITransport(open_.gateway.public), fault))
-            report = await run("otc", "it", checks_for(FORMS["otc"]), RestServer(client, FORMS["otc"], CALLS[:2]))
+            report = await run("otc", "it", SERVERS["otc"].checks(), RestServer(client, FORMS["otc"], CALLS[:2]))
             await client.aclose()
             assert _numbers(report) == seen
             assert UNASKED not in _numbers(report, Status.SKIPPED)
 
 
 def test_every_check_has_a_fault() -> None:
-    checks = {int(each.id.rpartition("-")[2]) for form in FORMS.values() for each in checks_for(form)}
+    checks = {int(each.id.rpartition("-")[2]) for form in FORMS for each in SERVERS[form].checks()}
     assert checks == FAULTS.keys() | IN_FLAT_OXP.keys() | IN_RFC.keys() | {UNASKED}

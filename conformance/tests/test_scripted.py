@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from toolgate_conformance.clients.scenarios import SCENARIOS, Script
+from toolgate_conformance.clients.rest.scenarios import SCENARIOS, RestScript
 from toolgate_conformance.clients.scripted import CONTINUE, HOST, Reply, ScriptedServer
-from toolgate_conformance.rest import FORMS
+from toolgate_conformance.servers.rest.forms import FORMS
 
 BODY = b'{"tool_id":"KitSums.Echo@1.0.0","input":{},"call_id":"c-1"}'
 HEAD = b"POST /tools/call HTTP/1.1\r\nHost: kit\r\nAuthorization: Bearer s3cret\r\n"
@@ -26,7 +26,7 @@ REQUESTS = [
 
 @asynccontextmanager
 async def served(scenario: str) -> AsyncIterator[ScriptedServer]:
-    server, script = ScriptedServer(), Script(SCENARIOS[scenario], FORMS["oxp"])
+    server, script = ScriptedServer(), RestScript(SCENARIOS[scenario], FORMS["oxp"])
     try:
         await server.start(script.answer)
         script.elsewhere_url = server.elsewhere_url

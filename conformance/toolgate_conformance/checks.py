@@ -50,17 +50,15 @@ class SkippedError(Exception):
 
 
 class Check(Struct, frozen=True):
-    """One check. `section` names the source document and the place in it, `remedy` how to mend what fails.
-
-    `run` gets the subject of its protocol. It returns if all is well, and raises UnfitError or SkippedError.
-    """
+    """One check."""
 
     id: str
     level: Level
     title: str
-    section: str
-    remedy: str
-    run: Callable[[Any], Awaitable[None]]
+    section: str  # the source document, and the place in it
+    remedy: str  # how to fix what fails
+    run: Callable[[Any], Awaitable[None]]  # gets the program under test; raises UnfitError or SkippedError
+    scenarios: Sequence[str] = ()  # that a client is to be seen in
 
 
 class Outcome(Struct, frozen=True):

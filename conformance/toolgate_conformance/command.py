@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from toolgate_conformance.callbacks import Address
+from toolgate_conformance.calls import ToolCall
 from toolgate_conformance.checks import Check, Outcome, Report, Status
 from toolgate_conformance.http import answers
 from toolgate_conformance.output import (
@@ -29,12 +30,11 @@ from toolgate_conformance.output import (
     put,
     say,
 )
-from toolgate_conformance.protocols import CLIENTS, SERVERS, Asked, all_checks
-from toolgate_conformance.rap.invocation import is_url
+from toolgate_conformance.protocols import CLIENTS, SERVERS, ServerOptions, all_checks
 from toolgate_conformance.reports import as_json, as_junit, as_markdown, explained, for_people
-from toolgate_conformance.rest import ToolCall
 from toolgate_conformance.running import LIMIT_S, chosen
 from toolgate_conformance.running import run as run_checks
+from toolgate_conformance.servers.rap.invocation import is_url
 
 DESCRIPTION = (
     "Judges a tool server (server URL) or a client (client -- COMMAND) by the checks of its protocol, explains a check "
@@ -190,7 +190,7 @@ async def _judge_server(arguments: argparse.Namespace) -> Report:
         raise CommandError(USAGE, "The URL of the tool server is missing.")
     protocol, url = SERVERS[arguments.protocol], arguments.subject
     consent_s = CONSENT_S if arguments.consent else 0.0
-    asked = Asked(
+    options = ServerOptions(
         url,
         _headers(arguments),
         _calls(arguments),
@@ -204,9 +204,9 @@ async def _judge_server(arguments: argparse.Namespace) -> Report:
     if not await answers(url):
         raise CommandError(UNREACHABLE, f"Nothing answers at {url}.")
     try:
-        async with protocol.open(asked) as subject:
+        async with protocol.open(options) as subject:
             # The first check of RAP that needs them makes all calls, one after the other.
-            limit_s = (LIMIT_S + consent_s) * max(1, len(asked.calls))
+            limit_s = (LIMIT_S + consent_s) * max(1, len(options.calls))
             return await run_checks(protocol.title, url, checks, subject, on_outcome=_told(), limit_s=limit_s)
     except (OSError, OverflowError) as exc:
         where = f"{arguments.callback_host}, port {arguments.callback_port}"

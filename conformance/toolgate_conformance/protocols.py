@@ -2,99 +2,92 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
+from toolgate_conformance import clients, servers
 from toolgate_conformance.callbacks import Address
+from toolgate_conformance.calls import ToolCall
 from toolgate_conformance.checks import Check
-from toolgate_conformance.clients import client_checks, client_subject
-from toolgate_conformance.clients.rap import rap_runtime, runtime_checks
-from toolgate_conformance.clients.rcrt import rcrt_client, rcrt_client_checks
-from toolgate_conformance.http import Client
-from toolgate_conformance.rap import Waits, rap_checks, rap_subject
-from toolgate_conformance.rcrt import rcrt_checks, rcrt_subject
-from toolgate_conformance.rest import FORMS, Form, RestServer, ToolCall, checks_for
+from toolgate_conformance.clients.rap.subject import RapRuntime
+from toolgate_conformance.clients.rcrt.subject import RcrtClient
+from toolgate_conformance.clients.rest.subject import RestClient
+from toolgate_conformance.registry import checks_of
+from toolgate_conformance.servers.rap.invocation import Waits
+from toolgate_conformance.servers.rap.subject import rap_subject
+from toolgate_conformance.servers.rcrt.server import rcrt_subject
+from toolgate_conformance.servers.rest.forms import FORMS, Form
+from toolgate_conformance.servers.rest.server import rest_subject
+
+GivenT = TypeVar("GivenT")
 
 
-class Asked(Struct, frozen=True):
-    """What the operator says of a tool server.
-
-    `owner_id` and `agent_id` are of RCRT. Of RAP are `callbacks`, where they are received, and `consent_s`, how long
-    to wait for a person who consents. `tell` shows a sentence to the operator.
-    """
+class ServerOptions(Struct, frozen=True):
+    """What the operator says of a tool server."""
 
     url: str
-    headers: Mapping[str, str]
-    calls: Sequence[ToolCall]
-    owner_id: str | None = None
-    agent_id: str | None = None
-    callbacks: Address | None = None
-    consent_s: float = 0.0
-    tell: Callable[[str], None] = lambda sentence: None
+    headers: Mapping[str, str]  # the credentials, if there are any
+    calls: Sequence[ToolCall]  # that may be made
+    owner_id: str | None = None  # of RCRT
+    agent_id: str | None = None  # of RCRT
+    callbacks: Address | None = None  # of RAP: where they are received
+    consent_s: float = 0.0  # of RAP: how long to wait for a person who consents
+    tell: Callable[[str], None] = lambda sentence: None  # shows a sentence to the operator
 
 
-Open = Callable[[Asked], AbstractAsyncContextManager[Any]]
-
-
-class Protocol(Struct, frozen=True):
-    """How tool servers of a protocol are judged: `open` makes the subject of its `checks`."""
+class Kind(Struct, Generic[GivenT], frozen=True):
+    """One kind of programs, and how they are judged."""
 
     title: str
     checks: Callable[[], list[Check]]
-    open: Open
+    open: Callable[[GivenT], AbstractAsyncContextManager[Any]]  # the program that the checks get
 
 
-def _rest(form: Form) -> Protocol:
-    @asynccontextmanager
-    async def open_(asked: Asked) -> AsyncIterator[RestServer]:
-        client = Client(asked.url, asked.headers)
-        try:
-            yield RestServer(client, form, asked.calls)
-        finally:
-            await client.aclose()
-
-    return Protocol(form.source, lambda: checks_for(form), open_)
+def _open_rest(form: Form, options: ServerOptions) -> AbstractAsyncContextManager[Any]:
+    return rest_subject(form, options.url, options.headers, options.calls)
 
 
-def _open_rap(asked: Asked) -> AbstractAsyncContextManager[Any]:
-    waits = Waits(consent_s=asked.consent_s)
-    return rap_subject(asked.url, asked.headers, asked.calls, waits, address=asked.callbacks, tell=asked.tell)
+def _open_rap(options: ServerOptions) -> AbstractAsyncContextManager[Any]:
+    waits = Waits(consent_s=options.consent_s)
+    address, tell = options.callbacks, options.tell
+    return rap_subject(options.url, options.headers, options.calls, waits, address=address, tell=tell)
 
 
-def _open_rcrt(asked: Asked) -> AbstractAsyncContextManager[Any]:
-    return rcrt_subject(asked.url, asked.headers, asked.calls, asked.owner_id, asked.agent_id)
+def _open_rcrt(options: ServerOptions) -> AbstractAsyncContextManager[Any]:
+    return rcrt_subject(options.url, options.headers, options.calls, options.owner_id, options.agent_id)
 
 
-SERVERS: Mapping[str, Protocol] = {
-    **{name: _rest(form) for name, form in FORMS.items()},
-    "rap": Protocol("RAP", rap_checks, _open_rap),
-    "rcrt": Protocol("RCRT", rcrt_checks, _open_rcrt),
-}
-
-
-class ClientKind(Struct, frozen=True):
-    """How clients of a protocol are judged: `open` makes the subject of its `checks` of a command."""
-
-    title: str
-    checks: Callable[[], list[Check]]
-    open: Callable[[Sequence[str]], AbstractAsyncContextManager[Any]]
-
-
-CLIENTS: Mapping[str, ClientKind] = {
+SERVERS: Mapping[str, Kind[ServerOptions]] = {
     **{
-        name: ClientKind(form.source, partial(client_checks, form), partial(client_subject, form))
+        name: Kind(
+            form.source,
+            partial(checks_of, servers.rest.THEMES, form.prefix, form.source, name),
+            partial(_open_rest, form),
+        )
         for name, form in FORMS.items()
     },
-    "rap": ClientKind("RAP", runtime_checks, rap_runtime),
-    "rcrt": ClientKind("RCRT", rcrt_client_checks, rcrt_client),
+    "rap": Kind("RAP", partial(checks_of, servers.rap.THEMES, "RAP", "RAP"), _open_rap),
+    "rcrt": Kind("RCRT", partial(checks_of, servers.rcrt.THEMES, "RCRT"), _open_rcrt),
+}
+CLIENTS: Mapping[str, Kind[Sequence[str]]] = {  # each is given its command
+    **{
+        name: Kind(
+            form.source,
+            partial(checks_of, clients.rest.THEMES, f"{form.prefix}C", form.source, name),
+            partial(RestClient, form),
+        )
+        for name, form in FORMS.items()
+    },
+    "rap": Kind("RAP", partial(checks_of, clients.rap.THEMES, "RAPC", "RAP"), RapRuntime),
+    "rcrt": Kind("RCRT", partial(checks_of, clients.rcrt.THEMES, "RCRTC"), RcrtClient),
 }
 
 
 def all_checks() -> list[Check]:
     """Every check there is, those of tool servers first."""
-    servers = [check for protocol in SERVERS.values() for check in protocol.checks()]
-    return [*servers, *(check for kind in CLIENTS.values() for check in kind.checks())]
+    kinds: list[Kind[Any]] = [*SERVERS.values(), *CLIENTS.values()]
+    return [check for kind in kinds for check in kind.checks()]

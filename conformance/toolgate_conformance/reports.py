@@ -63,7 +63,7 @@ def _failed(outcome: Outcome, *, most: int = MANY_LINES) -> Iterator[str]:
     if outcome.exchange is not None:
         yield from _block("sent:", outcome.exchange.sent, most)
         yield from _block("came:", outcome.exchange.came, most)
-    yield f"{INDENT}mend:     {check.remedy}"
+    yield f"{INDENT}fix:      {check.remedy}"
 
 
 def _block(name: str, text: str, most: int) -> Iterator[str]:
@@ -81,7 +81,7 @@ def explained(check: Check) -> Iterator[str]:
     """What a check is about."""
     yield _title(check)
     yield f"{INDENT}source: {check.section}"
-    yield f"{INDENT}mend:   {check.remedy}"
+    yield f"{INDENT}fix:    {check.remedy}"
 
 
 def as_json(report: Report) -> dict[str, Any]:

@@ -29,7 +29,7 @@ async def run_command(
     command: Sequence[str],
     environment: Mapping[str, str],
     limit_s: float,
-    interruption: asyncio.Event | None = None,
+    interruption: asyncio.Event,
 ) -> tuple[int | None, str, str]:
     """Returns exit code, output and error output; the code is None at the limit. Kills the whole process group.
 
@@ -54,7 +54,7 @@ async def run_command(
         os.close(stdout_end)
         os.close(stderr_end)
     code: int | None = None
-    interrupting = asyncio.create_task(_interrupt(process.pid, interruption or asyncio.Event()))
+    interrupting = asyncio.create_task(_interrupt(process.pid, interruption))
     try:
         with suppress(TimeoutError):
             async with asyncio.timeout(limit_s):

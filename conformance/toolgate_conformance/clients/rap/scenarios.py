@@ -25,7 +25,7 @@ HELD_S = 6.0  # for which a notice is not answered
 ELSEWHERE_ID = "kit-call-of-nobody"
 
 
-class Call(Struct, frozen=True):
+class ReceivedInvocation(Struct, frozen=True):
     """An invocation that was received; `number` counts from 1, and `server_url` is where the runtime found the tool."""
 
     number: int
@@ -60,11 +60,11 @@ class Post(Struct, frozen=True):
     is_guess: bool = False
 
 
-def _result(call: Call) -> list[Post]:
+def _result(call: ReceivedInvocation) -> list[Post]:
     return [Post("result", call.result())]
 
 
-def _nothing(call: Call) -> list[Post]:
+def _nothing(call: ReceivedInvocation) -> list[Post]:
     return []
 
 
@@ -78,7 +78,7 @@ def _tool(**members: Any) -> dict[str, Any]:
     return {"name": TOOL, "description": "Counts sheets.", "inputSchema": schema, **members}
 
 
-class Scenario(Struct, frozen=True):
+class RapScenario(Struct, frozen=True):
     """How the tool server behaves. `path` is that of the URL that the runtime is given.
 
     The command is interrupted `interrupt_s` seconds after the invocation. `on_notice` answers cancellations and
@@ -87,11 +87,11 @@ class Scenario(Struct, frozen=True):
 
     tools: Sequence[Mapping[str, Any]] = field(default_factory=lambda: [_tool()])
     on_call: Callable[[int], Reply] = _taken
-    posts: Callable[[Call], Sequence[Post]] = _result
+    posts: Callable[[ReceivedInvocation], Sequence[Post]] = _result
     path: str = ""
     interrupt_s: float | None = None
     on_notice: Reply = Reply(200)
-    after_cancel: Callable[[Call], Sequence[Post]] = _nothing
+    after_cancel: Callable[[ReceivedInvocation], Sequence[Post]] = _nothing
 
 
 def _first(reply: Reply) -> Callable[[int], Reply]:
@@ -99,92 +99,94 @@ def _first(reply: Reply) -> Callable[[int], Reply]:
     return lambda number: reply if number == 1 else Reply(200)
 
 
-def _foreign(**members: str) -> Callable[[Call], list[Post]]:
+def _foreign(**members: str) -> Callable[[ReceivedInvocation], list[Post]]:
     return lambda call: [Post("foreign", call.result(OTHER, **members)), Post("result", call.result(), 0.3)]
 
 
-def _twice(call: Call) -> list[Post]:
+def _twice(call: ReceivedInvocation) -> list[Post]:
     return [Post("result", call.result()), *(Post("again", call.result(text), 0.0) for text in (RESULT, OTHER))]
 
 
-def _oauth(call: Call) -> list[Post]:
+def _oauth(call: ReceivedInvocation) -> list[Post]:
     return [Post("oauth", call.message("oauth", auth_url=AUTH_URL)), Post("result", call.result(), 1.0)]
 
 
-def _choice(call: Call) -> list[Post]:
+def _choice(call: ReceivedInvocation) -> list[Post]:
     asked = {"prompt": "What about the old sheets?", "choices": list(CHOICES), "default": DEFAULT}
     message = call.message("user_choice", **asked, response_url=f"{call.server_url}/choice")
     return [Post("choice", message), Post("result", call.result(), 1.0)]
 
 
-def _foreign_events(call: Call) -> list[Post]:
+def _foreign_events(call: ReceivedInvocation) -> list[Post]:
     others = ({"tool_call_id": ELSEWHERE_ID}, {"group_id": ELSEWHERE_ID})
     foreign = [Post("foreign", call.event(OTHER, **members), 0.0) for members in others]
     return [Post("result", call.confirmation()), *foreign, Post("event", call.event(final=True), 0.0)]
 
 
-def _ended(call: Call) -> list[Post]:
+def _ended(call: ReceivedInvocation) -> list[Post]:
     events = (call.event(final=True), call.event(OTHER))
     return [Post("result", call.confirmation()), *(Post("event", each, 0.0) for each in events)]
 
 
-SCENARIOS: Mapping[str, Scenario] = {
-    "plain": Scenario(),
-    "again": Scenario(),
-    "prefixed": Scenario(path="/kit/v1/"),
-    "unfit-toolset": Scenario([_tool(), {"name": "kit_other", "inputSchema": {"type": "object"}}]),
-    "early": Scenario(
+SCENARIOS: Mapping[str, RapScenario] = {
+    "plain": RapScenario(),
+    "again": RapScenario(),
+    "prefixed": RapScenario(path="/kit/v1/"),
+    "unfit-toolset": RapScenario([_tool(), {"name": "kit_other", "inputSchema": {"type": "object"}}]),
+    "early": RapScenario(
         on_call=lambda number: Reply(200, after_s=EARLY_S),
         posts=lambda call: [Post("result", call.result(), 0.0)],
     ),
-    "late": Scenario(posts=lambda call: [Post("result", call.result(), LATE_S)]),
-    "foreign-id": Scenario(posts=_foreign(id=ELSEWHERE_ID)),
-    "foreign-group": Scenario(posts=_foreign(group_id=ELSEWHERE_ID)),
-    "guessed": Scenario(
+    "late": RapScenario(posts=lambda call: [Post("result", call.result(), LATE_S)]),
+    "foreign-id": RapScenario(posts=_foreign(id=ELSEWHERE_ID)),
+    "foreign-group": RapScenario(posts=_foreign(group_id=ELSEWHERE_ID)),
+    "guessed": RapScenario(
         posts=lambda call: [Post("guess", call.result(OTHER), is_guess=True), Post("result", call.result(), 0.3)]
     ),
-    "unknown-type": Scenario(
+    "unknown-type": RapScenario(
         posts=lambda call: [Post("unknown", call.message("kit_news", text=OTHER)), Post("result", call.result(), 0.3)]
     ),
-    "view": Scenario(
+    "view": RapScenario(
         posts=lambda call: [
             Post("view", call.message("view_update", view_type="kit", content={"text": OTHER})),
             Post("result", call.result(), 0.3),
         ]
     ),
-    "twice": Scenario(posts=_twice),
-    "content": Scenario(
+    "twice": RapScenario(posts=_twice),
+    "content": RapScenario(
         posts=lambda call: [Post("result", call.result(OTHER, content=[{"type": "text", "text": RESULT}]))]
     ),
-    "failed": Scenario(posts=lambda call: [Post("result", call.result(FAILURE))]),
-    "oauth": Scenario(posts=_oauth),
-    "choice": Scenario(posts=_choice),
-    "refused": Scenario(on_call=lambda number: Reply(400), posts=_nothing),
-    "busy": Scenario(
+    "failed": RapScenario(posts=lambda call: [Post("result", call.result(FAILURE))]),
+    "oauth": RapScenario(posts=_oauth),
+    "choice": RapScenario(posts=_choice),
+    "refused": RapScenario(on_call=lambda number: Reply(400), posts=_nothing),
+    "busy": RapScenario(
         [_tool(annotations={"readOnly": True, "idempotent": True})],
         on_call=_first(Reply(503)),
         posts=lambda call: _result(call) if call.number > 1 else [],
     ),
-    "lost-ack": Scenario(on_call=_first(Reply(is_reset=True)), posts=lambda call: [Post("result", call.result(), 0.5)]),
-    "early-event": Scenario(
+    "lost-ack": RapScenario(
+        on_call=_first(Reply(is_reset=True)), posts=lambda call: [Post("result", call.result(), 0.5)]
+    ),
+    "early-event": RapScenario(
         posts=lambda call: [
             Post("early", call.event()),
             Post("result", call.confirmation(), 0.3),
             Post("event", call.event(final=True)),
         ]
     ),
-    "foreign-event": Scenario(posts=_foreign_events),
-    "ended": Scenario(posts=_ended),
-    "subscription": Scenario(
+    "foreign-event": RapScenario(posts=_foreign_events),
+    "ended": RapScenario(posts=_ended),
+    "subscription": RapScenario(
         posts=lambda call: [Post("result", call.confirmation()), Post("event", call.event())], interrupt_s=READING_S
     ),
-    "interrupted": Scenario(
+    "interrupted": RapScenario(
         posts=_nothing,
         path="/kit/v1/",
         interrupt_s=INTERRUPT_S,
         on_notice=Reply(200, after_s=0.5),
         after_cancel=lambda call: [Post("late", call.result(), 0.0)],
     ),
-    "notice-refused": Scenario(posts=_nothing, interrupt_s=INTERRUPT_S, on_notice=Reply(503)),
-    "notice-held": Scenario(posts=_nothing, interrupt_s=INTERRUPT_S, on_notice=Reply(200, after_s=HELD_S)),
+    "notice-refused": RapScenario(posts=_nothing, interrupt_s=INTERRUPT_S, on_notice=Reply(503)),
+    "notice-held": RapScenario(posts=_nothing, interrupt_s=INTERRUPT_S, on_notice=Reply(200, after_s=HELD_S)),
 }

@@ -10,28 +10,38 @@ from __future__ import annotations
 import asyncio
 import json
 import uuid
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Coroutine, Mapping, Sequence
 from time import monotonic
-from typing import Any
+from typing import Any, Self
 
 import httpx
 
 from toolgate_conformance.clients.commands import interruptible
-from toolgate_conformance.clients.rap.scenarios import INPUT, SCENARIOS, TOOL, Call, Post, Scenario
-from toolgate_conformance.clients.rap.seen import CANCEL, CLOSE, INVOKE, Delivery, Seen
-from toolgate_conformance.clients.runs import LIMIT_S, Runs, made_up
+from toolgate_conformance.clients.program import ProgramUnderTest, made_up
+from toolgate_conformance.clients.rap.observation import CANCEL, CLOSE, INVOKE, Delivery, RapObservation
+from toolgate_conformance.clients.rap.scenarios import INPUT, SCENARIOS, TOOL, Post, RapScenario, ReceivedInvocation
 from toolgate_conformance.clients.scripted import Reply, Request, ScriptedServer
 
 ANSWER_S = 5.0  # for the answer to a callback
 JSON = {"content-type": "application/json"}
 
 
-class RapRuntime(Runs[Seen]):
-    """The runtime under test."""
+class RapRuntime(ProgramUnderTest[RapObservation]):
+    """The runtime under test. While the context is open, its commands can be interrupted."""
 
-    async def play(self, name: str) -> Seen:
-        server, script = ScriptedServer(), Script(SCENARIOS[name])
+    async def __aenter__(self) -> Self:
+        self._signals = interruptible()
+        self._signals.__enter__()
+        return await super().__aenter__()
+
+    async def __aexit__(self, *_: object) -> None:
+        try:
+            await super().__aexit__()
+        finally:
+            self._signals.__exit__(None, None, None)
+
+    async def play(self, name: str) -> RapObservation:
+        server, script = ScriptedServer(), RapScript(SCENARIOS[name])
         try:
             await server.start(script.answer)
             script.url = server.url + script.scenario.path
@@ -46,33 +56,31 @@ class RapRuntime(Runs[Seen]):
             code, stdout, stderr = await self.start(words, interruption=script.interruption)
             ended_s = monotonic()
             deliveries = await script.finish()
-            return Seen(script.scenario, code, stdout, stderr, tuple(server.requests), deliveries, ended_s)
+            return RapObservation(
+                exit_code=code,
+                stdout=stdout,
+                stderr=stderr,
+                requests=tuple(server.requests),
+                replies=tuple(server.replies),
+                scenario=script.scenario,
+                deliveries=deliveries,
+                ended_s=ended_s,
+            )
         finally:
             await server.aclose()
 
 
-@asynccontextmanager
-async def rap_runtime(command: Sequence[str], *, limit_s: float = LIMIT_S) -> AsyncIterator[RapRuntime]:
-    """The runtime that a command starts. Raises ValueError if there is no such program."""
-    runtime = RapRuntime(command, limit_s=limit_s)
-    with interruptible():
-        try:
-            yield runtime
-        finally:
-            await runtime.aclose()
-
-
-class Script:
+class RapScript:
     """Plays a scenario: answers requests, and posts callbacks.
 
     `url` is the URL that the runtime is given; `interruption` is set when the command is to be interrupted.
     """
 
-    def __init__(self, scenario: Scenario) -> None:
+    def __init__(self, scenario: RapScenario) -> None:
         self.scenario = scenario
         self.url = ""
         self.interruption = asyncio.Event()
-        self._call: Call | None = None
+        self._call: ReceivedInvocation | None = None
         self._has_cancelled = False
         self._deliveries: list[Delivery] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -104,7 +112,7 @@ class Script:
 
     def _invoke(self, members: Mapping[str, Any]) -> Reply:
         number = 1 if self._call is None else self._call.number + 1
-        self._call = call = Call(number, members, self._base)
+        self._call = call = ReceivedInvocation(number, members, self._base)
         self._start(self._deliver(call, self.scenario.posts(call)))
         if number == 1 and self.scenario.interrupt_s is not None:
             self._start(self._interrupt(self.scenario.interrupt_s))
@@ -124,7 +132,7 @@ class Script:
         await asyncio.sleep(after_s)
         self.interruption.set()
 
-    async def _deliver(self, call: Call, posts: Sequence[Post]) -> None:
+    async def _deliver(self, call: ReceivedInvocation, posts: Sequence[Post]) -> None:
         url = str(call.members.get("callback_url"))
         async with httpx.AsyncClient(timeout=ANSWER_S, trust_env=False) as http:
             for post in posts:

@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from toolgate_conformance.clients.rcrt.scenarios import Event
 from toolgate_conformance.clients.scripted import Request
-from toolgate_conformance.rcrt.messages import REQUEST, RESPONSE
+from toolgate_conformance.servers.rcrt.messages import REQUEST, RESPONSE
 
 
-class Crumb(Struct, frozen=True):
+class StoredCrumb(Struct, frozen=True):
     """A breadcrumb that was stored."""
 
     id: str
@@ -71,13 +71,13 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def entry(crumb: Crumb, *, with_context: bool) -> Event:
+def entry(crumb: StoredCrumb, *, with_context: bool) -> Event:
     """A breadcrumb as an entry of a list."""
     names = ("title", "tags", "schema_name", *(("context",) if with_context else ()))
     return {"id": crumb.id, "version": 1, "updated_at": now(), **{name: crumb.draft.get(name) for name in names}}
 
 
-def record(crumb: Crumb) -> Event:
+def record(crumb: StoredCrumb) -> Event:
     """The whole record of a breadcrumb."""
     names = ("description", "semantic_version", "ttl")
     return entry(crumb, with_context=True) | {name: crumb.draft.get(name) for name in names}

@@ -9,8 +9,8 @@ from typing import Any
 from msgspec import Struct
 
 from toolgate_conformance.clients.scripted import Reply
-from toolgate_conformance.rcrt.messages import RESPONSE
-from toolgate_conformance.rcrt.server import CODE, WORKSPACE
+from toolgate_conformance.servers.rcrt.messages import RESPONSE
+from toolgate_conformance.servers.rcrt.server import CODE, WORKSPACE
 
 TOOL = "count-sheets"
 INPUT = {"shelf": "b-7", "count": 3}
@@ -28,7 +28,7 @@ TEXT = {"content-type": "text/plain; charset=utf-8"}
 Event = dict[str, Any]
 
 
-class Asked(Struct, frozen=True):
+class ToolRequest(Struct, frozen=True):
     """A request that was stored; `id` is that of the request, or of its breadcrumb if it has none."""
 
     id: Any
@@ -59,7 +59,7 @@ class Step(Struct, frozen=True):
     after_s: float = SOON_S
 
 
-class Taken(Struct, frozen=True):
+class Reception(Struct, frozen=True):
     """What becomes of a request: whether it is stored, and its answer, by default 200 with its id after `after_s`.
 
     `is_keyed`: only if it has an Idempotency-Key; without one it is stored.
@@ -71,19 +71,19 @@ class Taken(Struct, frozen=True):
     is_keyed: bool = False
 
 
-def _taken(number: int) -> Taken:
-    return Taken()
+def _taken(number: int) -> Reception:
+    return Reception()
 
 
-def _result(asked: Asked) -> list[Step]:
+def _result(asked: ToolRequest) -> list[Step]:
     return [Step(asked.response())]
 
 
-class Scenario(Struct, frozen=True):
+class RcrtScenario(Struct, frozen=True):
     """How the server behaves. `path` is that of its URL; `prefix`, `has_type` and `is_cut` are about its events."""
 
-    steps: Callable[[Asked], Sequence[Step]] = _result
-    on_request: Callable[[int], Taken] = _taken
+    steps: Callable[[ToolRequest], Sequence[Step]] = _result
+    on_request: Callable[[int], Reception] = _taken
     path: str = ""
     prefix: bytes = b"data: "
     has_type: bool = True
@@ -102,16 +102,16 @@ def tool() -> Event:
     return _crumb(CODE, ["tool", f"tool:{TOOL}", "approved"], context) | described
 
 
-def _heard(asked: Asked) -> list[Step]:
+def _heard(asked: ToolRequest) -> list[Step]:
     return [Step(asked.response(), is_listed=False)]
 
 
-def _first(taken: Taken) -> Callable[[int], Taken]:
+def _first(taken: Reception) -> Callable[[int], Reception]:
     """Takes the first request in a way of its own, and stores each later one."""
-    return lambda number: taken if number == 1 else Taken()
+    return lambda number: taken if number == 1 else Reception()
 
 
-def _noise(asked: Asked) -> list[Step]:
+def _noise(asked: ToolRequest) -> list[Step]:
     """Events that clients need not know; RCRT sends those about tags and approval without schema and context."""
     known: Event = {"type": "breadcrumb.updated", "breadcrumb_id": str(uuid.uuid4())}
     partial = [known | {"tags_added": 1}, known | {"action": "approved"}, known | {"context_merged": True}]
@@ -126,75 +126,75 @@ def _noise(asked: Asked) -> list[Step]:
     return [Step(events=events), *_heard(asked)]
 
 
-def _other_schemas(asked: Asked) -> list[Step]:
+def _other_schemas(asked: ToolRequest) -> list[Step]:
     """Breadcrumbs that name the request, and are no response to it."""
     members = {"request_id": asked.id, "requestId": asked.id, "status": "success", "output": {"text": OTHER}}
     names = ("kit.note.v1", "agent.response.v1")
     return [*(Step(_crumb(name, [f"request:{asked.id}"], members)) for name in names), *_result(asked)]
 
 
-def _foreign(asked: Asked) -> list[Step]:
-    other = Asked(f"kit-{uuid.uuid4()}", str(uuid.uuid4()))
+def _foreign(asked: ToolRequest) -> list[Step]:
+    other = ToolRequest(f"kit-{uuid.uuid4()}", str(uuid.uuid4()))
     return [Step(other.response(output={"text": OTHER})), Step(asked.response(), after_s=0.3)]
 
 
-def _twice(asked: Asked) -> list[Step]:
+def _twice(asked: ToolRequest) -> list[Step]:
     second = Step(asked.response(output={"text": OTHER}), is_listed=False, after_s=0.0)
     return [Step(asked.response(), copies=2), second]
 
 
-def _gap(asked: Asked) -> list[Step]:
+def _gap(asked: ToolRequest) -> list[Step]:
     return [Step(ends_streams=True), Step(asked.response(), copies=0, after_s=0.0)]
 
 
-def _failed(asked: Asked) -> list[Step]:
+def _failed(asked: ToolRequest) -> list[Step]:
     return [Step(asked.failure(f"Error: Deno exited with code 1\nTool Error: {FAILURE}\nStack: Error: {FAILURE}"))]
 
 
-def _unknown_tool(asked: Asked) -> list[Step]:
+def _unknown_tool(asked: ToolRequest) -> list[Step]:
     """Two runners on one workspace. The first does not know the tool: its response lacks the tag of the request."""
     error = asked.failure(f"Tool {TOOL} not found. Only tool.code.v1 tools can be executed.")
     untagged = error | {"tags": [WORKSPACE, "tool:response", "error"]}
     return [Step(untagged), Step(asked.response(), after_s=AFTERWARDS_S)]
 
 
-def _older(asked: Asked) -> list[Step]:
+def _older(asked: ToolRequest) -> list[Step]:
     context = {"requestId": asked.id, "tool": TOOL, "result": OUTPUT, "executionTime": 7}
     return [Step(asked.response() | {"context": context}, is_listed=False)]
 
 
-SCENARIOS: Mapping[str, Scenario] = {
-    "plain": Scenario(),
-    "again": Scenario(),
-    "prefixed": Scenario(path="/kit/v1/"),
-    "expired": Scenario(
-        on_request=_first(Taken(False, Reply(401, TEXT, b"invalid token: ExpiredSignature", after_s=SLOW_S)))
+SCENARIOS: Mapping[str, RcrtScenario] = {
+    "plain": RcrtScenario(),
+    "again": RcrtScenario(),
+    "prefixed": RcrtScenario(path="/kit/v1/"),
+    "expired": RcrtScenario(
+        on_request=_first(Reception(False, Reply(401, TEXT, b"invalid token: ExpiredSignature", after_s=SLOW_S)))
     ),
-    "late": Scenario(steps=lambda asked: [Step(asked.response(), after_s=LATE_S)]),
-    "lost-answer": Scenario(on_request=_first(Taken(reply=Reply(is_reset=True)))),
-    "bad-gateway": Scenario(on_request=_first(Taken(reply=Reply(502, TEXT, b"Bad Gateway")))),
-    "duplicate": Scenario(
-        on_request=_first(Taken(reply=Reply(409, TEXT, b"duplicate idempotency key"), is_keyed=True))
+    "late": RcrtScenario(steps=lambda asked: [Step(asked.response(), after_s=LATE_S)]),
+    "lost-answer": RcrtScenario(on_request=_first(Reception(reply=Reply(is_reset=True)))),
+    "bad-gateway": RcrtScenario(on_request=_first(Reception(reply=Reply(502, TEXT, b"Bad Gateway")))),
+    "duplicate": RcrtScenario(
+        on_request=_first(Reception(reply=Reply(409, TEXT, b"duplicate idempotency key"), is_keyed=True))
     ),
-    "not-stored": Scenario(
-        on_request=_first(Taken(False, Reply(500, TEXT, b"error returned from database: deadlock detected")))
+    "not-stored": RcrtScenario(
+        on_request=_first(Reception(False, Reply(500, TEXT, b"error returned from database: deadlock detected")))
     ),
-    "refused": Scenario(on_request=lambda number: Taken(False, Reply(422, TEXT, b"missing field `kit`"))),
-    "early": Scenario(
+    "refused": RcrtScenario(on_request=lambda number: Reception(False, Reply(422, TEXT, b"missing field `kit`"))),
+    "early": RcrtScenario(
         steps=lambda asked: [Step(asked.response(), after_s=0.0)],
-        on_request=lambda number: Taken(after_s=EARLY_S),
+        on_request=lambda number: Reception(after_s=EARLY_S),
     ),
-    "noise": Scenario(_noise),
-    "other-schemas": Scenario(_other_schemas),
-    "foreign": Scenario(_foreign),
-    "twice": Scenario(_twice),
-    "pieces": Scenario(_heard, is_cut=True),
-    "no-type": Scenario(_heard, has_type=False),
-    "no-space": Scenario(_heard, prefix=b"data:"),
-    "gap": Scenario(_gap),
-    "no-event": Scenario(steps=lambda asked: [Step(asked.response(), copies=0)]),
-    "failed": Scenario(_failed),
-    "unknown-tool": Scenario(_unknown_tool),
-    "items": Scenario(steps=lambda asked: [Step(asked.response(output=ITEMS))]),
-    "older": Scenario(_older),
+    "noise": RcrtScenario(_noise),
+    "other-schemas": RcrtScenario(_other_schemas),
+    "foreign": RcrtScenario(_foreign),
+    "twice": RcrtScenario(_twice),
+    "pieces": RcrtScenario(_heard, is_cut=True),
+    "no-type": RcrtScenario(_heard, has_type=False),
+    "no-space": RcrtScenario(_heard, prefix=b"data:"),
+    "gap": RcrtScenario(_gap),
+    "no-event": RcrtScenario(steps=lambda asked: [Step(asked.response(), copies=0)]),
+    "failed": RcrtScenario(_failed),
+    "unknown-tool": RcrtScenario(_unknown_tool),
+    "items": RcrtScenario(steps=lambda asked: [Step(asked.response(output=ITEMS))]),
+    "older": RcrtScenario(_older),
 }

@@ -15,8 +15,9 @@ from urllib.parse import parse_qs
 
 from msgspec import structs
 
+from toolgate_conformance.clients.program import made_up
 from toolgate_conformance.clients.rcrt.breadcrumbs import (
-    Crumb,
+    StoredCrumb,
     entry,
     is_draft,
     is_json,
@@ -26,12 +27,20 @@ from toolgate_conformance.clients.rcrt.breadcrumbs import (
     record,
     token_in,
 )
-from toolgate_conformance.clients.rcrt.scenarios import TEXT, TOOL, Asked, Event, Scenario, Step, Taken, tool
-from toolgate_conformance.clients.runs import made_up
+from toolgate_conformance.clients.rcrt.scenarios import (
+    TEXT,
+    TOOL,
+    Event,
+    RcrtScenario,
+    Reception,
+    Step,
+    ToolRequest,
+    tool,
+)
 from toolgate_conformance.clients.scripted import Reply, Request
-from toolgate_conformance.rcrt.messages import REQUEST
-from toolgate_conformance.rcrt.server import WORKSPACE
-from toolgate_conformance.rcrt.store import JSON
+from toolgate_conformance.servers.rcrt.messages import REQUEST
+from toolgate_conformance.servers.rcrt.server import WORKSPACE
+from toolgate_conformance.servers.rcrt.store import JSON
 
 PING_S = 5.0
 TOKEN_LIFE_S = 3600
@@ -45,9 +54,9 @@ FALSY = (None, "", 0, False)  # inputs that the runner drops
 class RcrtScript:
     """Plays a scenario. `crumbs` is what was stored, the first being the tool; `sent` are the events."""
 
-    def __init__(self, scenario: Scenario, owner_id: str) -> None:
+    def __init__(self, scenario: RcrtScenario, owner_id: str) -> None:
         self.scenario = scenario
-        self.crumbs: list[Crumb] = []
+        self.crumbs: list[StoredCrumb] = []
         self.sent: list[Event] = []
         self.tokens: set[str] = set()  # that were issued
         self._refused: set[str] = set()
@@ -129,7 +138,7 @@ class RcrtScript:
         key = request.headers.get("idempotency-key")
         if key in self._keys:
             return _refusal(409, "duplicate idempotency key")
-        taken = self._taken(key) if is_request(draft) else Taken()
+        taken = self._taken(key) if is_request(draft) else Reception()
         if taken.reply is not None and taken.reply.status == 401:
             self._refused.add(token_in(request))
         elif key is not None:
@@ -142,13 +151,13 @@ class RcrtScript:
             self._run(crumb)
         return taken.reply or structs.replace(_answer({"id": crumb.id}), after_s=taken.after_s)
 
-    def _taken(self, key: str | None) -> Taken:
+    def _taken(self, key: str | None) -> Reception:
         self._requests += 1
         taken = self.scenario.on_request(self._requests)
-        return Taken() if taken.is_keyed and key is None else taken
+        return Reception() if taken.is_keyed and key is None else taken
 
-    def _store(self, draft: Mapping[str, Any], *, is_listed: bool = True) -> Crumb:
-        crumb = Crumb(str(uuid.uuid4()), time.monotonic(), draft, is_listed)
+    def _store(self, draft: Mapping[str, Any], *, is_listed: bool = True) -> StoredCrumb:
+        crumb = StoredCrumb(str(uuid.uuid4()), time.monotonic(), draft, is_listed)
         self.crumbs.append(crumb)
         return crumb
 
@@ -205,7 +214,7 @@ class RcrtScript:
             if not unread.full():
                 unread.put_nowait(event)
 
-    def _announce(self, crumb: Crumb) -> None:
+    def _announce(self, crumb: StoredCrumb) -> None:
         members = {name: crumb.draft.get(name) for name in ("tags", "schema_name", "context")}
         event = {"breadcrumb_id": crumb.id, "owner_id": self._owner_id, "version": 1, **members}
         event["updated_at"] = now()
@@ -213,19 +222,19 @@ class RcrtScript:
 
     # The runner.
 
-    def _run(self, crumb: Crumb) -> None:
+    def _run(self, crumb: StoredCrumb) -> None:
         """Runs the tool, unless the runner would drop the request without a response."""
         context = crumb.draft["context"]
         tags = set(crumb.draft["tags"])
         is_ours = crumb.draft.get("schema_name") == REQUEST and {"tool:request", WORKSPACE} <= tags
         if not is_ours or "health:check" in tags or not isinstance(context, dict) or context.get("input") in FALSY:
             return
-        asked = Asked(context.get("requestId") or crumb.id, crumb.id)
+        asked = ToolRequest(context.get("requestId") or crumb.id, crumb.id)
         if context.get("tool") == TOOL:
             task = asyncio.create_task(self._play(asked))
             self._tasks.add(task)
 
-    async def _play(self, asked: Asked) -> None:
+    async def _play(self, asked: ToolRequest) -> None:
         for step in self.scenario.steps(asked):
             await asyncio.sleep(step.after_s)
             self._take(step)

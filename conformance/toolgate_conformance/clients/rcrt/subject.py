@@ -9,20 +9,18 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 
+from toolgate_conformance.clients.program import ProgramUnderTest
+from toolgate_conformance.clients.rcrt.observation import RcrtObservation
 from toolgate_conformance.clients.rcrt.scenarios import INPUT, SCENARIOS, TOOL
-from toolgate_conformance.clients.rcrt.seen import Seen
 from toolgate_conformance.clients.rcrt.server import RcrtScript
-from toolgate_conformance.clients.runs import LIMIT_S, Runs
 from toolgate_conformance.clients.scripted import ScriptedServer
 
 
-class RcrtClient(Runs[Seen]):
+class RcrtClient(ProgramUnderTest[RcrtObservation]):
     """The client under test."""
 
-    async def play(self, name: str) -> Seen:
+    async def play(self, name: str) -> RcrtObservation:
         scenario, owner_id = SCENARIOS[name], str(uuid.uuid4())
         server, script = ScriptedServer(), RcrtScript(scenario, owner_id)
         try:
@@ -37,7 +35,7 @@ class RcrtClient(Runs[Seen]):
                 "call_id": str(uuid.uuid4()),
             }
             code, stdout, stderr = await self.start(words)
-            return Seen(
+            return RcrtObservation(
                 scenario=scenario,
                 owner_id=owner_id,
                 exit_code=code,
@@ -52,13 +50,3 @@ class RcrtClient(Runs[Seen]):
         finally:
             await script.aclose()
             await server.aclose()
-
-
-@asynccontextmanager
-async def rcrt_client(command: Sequence[str], *, limit_s: float = LIMIT_S) -> AsyncIterator[RcrtClient]:
-    """The client that a command starts. Raises ValueError if there is no such program."""
-    client = RcrtClient(command, limit_s=limit_s)
-    try:
-        yield client
-    finally:
-        await client.aclose()
