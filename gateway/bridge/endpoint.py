@@ -15,8 +15,8 @@ from msgspec import Struct
 from starlette.types import Receive, Scope, Send
 
 from gateway.bridge.handshake import Ready
-from gateway.bridge.relay import Asked, BusyError, Key, Relay, Reply
-from gateway.bridge.requests import Message, Refused, check_caller, check_modern, is_modern, read_message
+from gateway.bridge.relay import BusyError, Key, PendingRequest, RelayedReply, RequestRelay
+from gateway.bridge.requests import BridgedMessage, BridgeRefusal, check_caller, check_modern, is_modern, read_message
 from gateway.bridge.unread import Unread
 from gateway.core.jsontext import encode
 from gateway.core.model import JsonObject
@@ -36,12 +36,12 @@ EVENTS = ((b"content-type", b"text/event-stream"), (b"cache-control", b"no-store
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
-class Server(Protocol):
+class BridgedServer(Protocol):
     """The server behind the bridge."""
 
     listeners: set[Unread[bytes]]
 
-    async def ready(self, *, is_modern: bool) -> tuple[Relay, Ready]:
+    async def ready(self, *, is_modern: bool) -> tuple[RequestRelay, Ready]:
         """Its process for callers of an era, or the only one it has. Raises BusyError while it cannot be asked."""
         ...
 
@@ -57,8 +57,8 @@ class _Exchange(Struct):
     send: Send
 
     def accepts(self, media: bytes) -> bool:
-        accepted = self.headers.get(b"accept", b"*/*").lower()
-        return media in accepted or b"*/*" in accepted or media.partition(b"/")[0] + b"/*" in accepted
+        accept = self.headers.get(b"accept", b"*/*").lower()
+        return media in accept or b"*/*" in accept or media.partition(b"/")[0] + b"/*" in accept
 
     async def answer(self, status: int, body: bytes = b"", more: Headers = ()) -> None:
         headers = (*((JSON,) if body else ()), (b"content-length", b"%d" % len(body)), *more)
@@ -72,7 +72,7 @@ class _Exchange(Struct):
         await self.send({"type": "http.response.body", "body": piece, "more_body": not is_last})
 
     async def body(self) -> bytes:
-        """Raises Refused."""
+        """Raises BridgeRefusal."""
         body = bytearray()
         while True:
             piece = await self.receive()
@@ -80,15 +80,15 @@ class _Exchange(Struct):
                 raise asyncio.CancelledError
             body += piece.get("body", b"")
             if len(body) > MAX_BODY_BYTES:
-                raise Refused(413, INVALID, f"A request has at most {MAX_BODY_BYTES} bytes.")
+                raise BridgeRefusal(413, INVALID, f"A request has at most {MAX_BODY_BYTES} bytes.")
             if not piece.get("more_body", False):
                 return bytes(body)
 
 
-class Endpoint:
+class BridgeEndpoint:
     """`POST path`, and `GET path` for the notifications of a legacy server. `hosts`: see `check_caller`."""
 
-    def __init__(self, path: str, server: Server, hosts: frozenset[str] | None) -> None:
+    def __init__(self, path: str, server: BridgedServer, hosts: frozenset[str] | None) -> None:
         self._path = path
         self._server = server
         self._hosts = hosts
@@ -106,7 +106,7 @@ class Endpoint:
         id_ = None
         try:
             if exchange.path.removesuffix("/") != self._path:
-                raise Refused(404, INVALID, f"There is nothing here but {self._path}.")
+                raise BridgeRefusal(404, INVALID, f"There is nothing here but {self._path}.")
             check_caller(exchange.headers, self._hosts)
             match exchange.method:
                 case "POST":
@@ -117,34 +117,34 @@ class Endpoint:
                     await self._listen(exchange)
                 case _:
                     await exchange.answer(405, more=((b"allow", b"GET, POST"),))
-        except Refused as refused:
+        except BridgeRefusal as refused:
             error: JsonObject = {"code": refused.code, "message": str(refused), **refused.more}
             await exchange.answer(refused.status, envelope(id_, b"error", encode(error)), refused.headers)
         except BusyError:
             error = {"code": 503, "message": "The server does not run, or has too many requests; none was sent to it."}
             await exchange.answer(503, envelope(id_, b"error", encode(error)), ((b"retry-after", b"1"),))
 
-    async def _post(self, exchange: _Exchange, message: Message) -> None:
+    async def _post(self, exchange: _Exchange, message: BridgedMessage) -> None:
         wants_modern = is_modern(exchange.headers, message)
         relay, ready = await self._server.ready(is_modern=wants_modern)
-        if ready.begun is None:
+        if ready.initialize_result is None:
             check_modern(exchange.headers, exchange.lines, message)
         elif wants_modern:
-            raise Refused(400, INVALID, f"The server speaks {ready.version}; begin with initialize.")
+            raise BridgeRefusal(400, INVALID, f"The server speaks {ready.version}; begin with initialize.")
         session = exchange.headers.get(SESSION, b"").decode("latin-1")
         if message.method is None:  # a response to nothing that was asked
             await exchange.answer(202)
         elif not message.has_id:
-            self._notified(relay, message, session)
+            self._take_notification(relay, message, session)
             await exchange.answer(202)
-        elif message.method == "initialize" and ready.begun is not None:
-            given = ((SESSION, secrets.token_urlsafe(18).encode()),)
-            await exchange.answer(200, envelope(message.id, b"result", encode(ready.begun)), given)
+        elif message.method == "initialize" and ready.initialize_result is not None:
+            new_session = ((SESSION, secrets.token_urlsafe(18).encode()),)
+            await exchange.answer(200, envelope(message.id, b"result", encode(ready.initialize_result)), new_session)
         else:
-            key = (session, encode(message.id)) if session and ready.begun is not None else None
+            key = (session, encode(message.id)) if session and ready.initialize_result is not None else None
             await self._ask(exchange, relay, message, key)
 
-    def _notified(self, relay: Relay, message: Message, session: str) -> None:
+    def _take_notification(self, relay: RequestRelay, message: BridgedMessage, session: str) -> None:
         if message.method == "notifications/cancelled":
             params = message.params or {}
             if session:
@@ -154,27 +154,27 @@ class Endpoint:
 
     # Answers.
 
-    async def _ask(self, exchange: _Exchange, relay: Relay, message: Message, key: Key | None) -> None:
+    async def _ask(self, exchange: _Exchange, relay: RequestRelay, message: BridgedMessage, key: Key | None) -> None:
         assert message.method is not None
-        asked = await relay.ask(message.id, message.method, message.params, key)
+        pending = await relay.ask(message.id, message.method, message.params, key)
         try:
-            await self._tell(exchange, asked, is_modern=message.is_modern)
+            await self._write_replies(exchange, pending, is_modern=message.is_modern)
         except asyncio.CancelledError:  # the caller has left, which only in the modern revision cancels at once
             if message.is_modern:
-                relay.cancel(asked, LEFT)
+                relay.cancel(pending, LEFT)
             else:
-                asyncio.get_running_loop().call_later(ABANDONED_S, relay.cancel, asked, LEFT)
-            asked.replies.close()
+                asyncio.get_running_loop().call_later(ABANDONED_S, relay.cancel, pending, LEFT)
+            pending.replies.close()
             raise
 
-    async def _tell(self, exchange: _Exchange, asked: Asked, *, is_modern: bool) -> None:
+    async def _write_replies(self, exchange: _Exchange, pending: PendingRequest, *, is_modern: bool) -> None:
         takes_events = exchange.accepts(b"text/event-stream")
         only_events = takes_events and not exchange.accepts(b"application/json")
         patience_s = STREAM_AFTER_S if takes_events else None
-        reply: Reply | None = None
+        reply: RelayedReply | None = None
         try:
             async with asyncio.timeout(0 if only_events else patience_s):
-                while not ((reply := await asked.replies.get()).is_last or takes_events):
+                while not ((reply := await pending.replies.get()).is_last or takes_events):
                     pass  # it does not take notifications
         except TimeoutError:
             pass
@@ -185,14 +185,14 @@ class Endpoint:
         while reply is None or not reply.is_last:
             await exchange.write(b": \n\n" if reply is None else _event(reply.message))
             try:
-                reply = await asyncio.wait_for(asked.replies.get(), COMMENT_S)
+                reply = await asyncio.wait_for(pending.replies.get(), COMMENT_S)
             except TimeoutError:
                 reply = None
         return await exchange.write(_event(reply.message) if reply.message else b"", is_last=True)
 
     async def _listen(self, exchange: _Exchange) -> None:
         _, ready = await self._server.ready(is_modern=SESSION not in exchange.headers)
-        if ready.begun is None or not exchange.accepts(b"text/event-stream"):
+        if ready.initialize_result is None or not exchange.accepts(b"text/event-stream"):
             return await exchange.answer(405, more=((b"allow", b"POST"),))
         if len(self._server.listeners) >= MAX_LISTENERS:
             raise BusyError
@@ -216,8 +216,8 @@ class Endpoint:
                 return None
             return waiting[0].result() if waiting[0].done() else b""  # type: ignore[return-value]
         finally:
-            for each in waiting:
-                each.cancel()
+            for task in waiting:
+                task.cancel()
 
 
 def _event(message: bytes) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from gateway.bridge.handshake import Era, Ready
 from gateway.bridge.keeper import Keeper
-from gateway.bridge.relay import BusyError, Relay
+from gateway.bridge.relay import BusyError, RequestRelay
 from gateway.bridge.unread import Unread
 
 log = logging.getLogger("gateway.bridge")
@@ -42,16 +42,16 @@ class Eras:
         """Waits for the first process that may be asked."""
         return await self._first.wait_ready()
 
-    async def ready(self, *, is_modern: bool) -> tuple[Relay, Ready]:
+    async def ready(self, *, is_modern: bool) -> tuple[RequestRelay, Ready]:
         """The process for callers of an era, or the only one there is. Raises BusyError while it cannot be asked."""
         if self._second is None or is_modern:
             first = await self._first.ready()
-            if is_modern or first[1].begun is not None or self._has_one:
+            if is_modern or first[1].initialize_result is not None or self._has_one:
                 return first
             return await self._ready_for_legacy() or first
         return await self._ready_for_legacy() or await self._first.ready()
 
-    async def _ready_for_legacy(self) -> tuple[Relay, Ready] | None:
+    async def _ready_for_legacy(self) -> tuple[RequestRelay, Ready] | None:
         """The second process; None if the server does not take `initialize`. Raises BusyError."""
         if self._second is None or self._running is None:
             self._second = Keeper(self._command, "legacy", self.listeners, gives_up=True)

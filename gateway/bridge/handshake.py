@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from gateway import __version__
 from gateway.bridge.program import Program
-from gateway.bridge.relay import Asked, BusyError, Relay
+from gateway.bridge.relay import BusyError, PendingRequest, RequestRelay
 from gateway.core import jsontext
 from gateway.core.model import Json, JsonObject
 from gateway.protocols.mcp.wire import (
@@ -42,16 +42,16 @@ class HandshakeError(Exception):
 
 
 class Ready(Struct, frozen=True):
-    """A server that may be asked. `begun` is its answer to `initialize`; None for a modern one, which wants none."""
+    """A server that may be asked."""
 
     version: str
-    begun: JsonObject | None = None
+    initialize_result: JsonObject | None = None  # None for a modern server, which wants no `initialize`
 
 
 async def find_era(command: Sequence[str]) -> Era:
     """Asks a process of its own. Raises StartError."""
     program = await Program.start(command)
-    relay = Relay(program, set())
+    relay = RequestRelay(program, set())
     reading = asyncio.create_task(program.run(relay.receive))
     reading.add_done_callback(lambda _: relay.end())
     about = {VERSION_MEMBER: MODERN, CAPABILITIES_MEMBER: {}, CLIENT_MEMBER: CLIENT}
@@ -71,14 +71,14 @@ def _versions(response: JsonObject) -> list[Json]:
     """The revisions that an answer to the probe names."""
     error = response.get("error")
     if isinstance(error, dict) and error.get("code") == UNSUPPORTED_VERSION and isinstance(error.get("data"), dict):
-        named = error["data"].get("supported")
+        versions = error["data"].get("supported")
     else:
         result = response.get("result")
-        named = result.get("supportedVersions") if isinstance(result, dict) else None
-    return named if isinstance(named, list) else []
+        versions = result.get("supportedVersions") if isinstance(result, dict) else None
+    return versions if isinstance(versions, list) else []
 
 
-async def begin(relay: Relay, era: Era) -> Ready:
+async def begin(relay: RequestRelay, era: Era) -> Ready:
     """Makes a server ready. Raises HandshakeError."""
     if era == "modern":
         return Ready(MODERN)
@@ -87,10 +87,10 @@ async def begin(relay: Relay, era: Era) -> Ready:
             for version in LEGACY:
                 offered = {"protocolVersion": version, "capabilities": {}, "clientInfo": CLIENT}
                 response = await _response(await relay.ask(0, "initialize", offered))
-                begun = response.get("result")
-                if isinstance(begun, dict) and isinstance(begun.get("protocolVersion"), str):
+                initialize_result = response.get("result")
+                if isinstance(initialize_result, dict) and isinstance(initialize_result.get("protocolVersion"), str):
                     relay.notify("notifications/initialized", None)
-                    return Ready(begun["protocolVersion"], begun)
+                    return Ready(initialize_result["protocolVersion"], initialize_result)
                 error = response.get("error")
                 if not (isinstance(error, dict) and error.get("code") == PARAMS):  # it may know an older one only
                     break
@@ -101,8 +101,8 @@ async def begin(relay: Relay, era: Era) -> Ready:
     raise HandshakeError("It has refused initialize.")
 
 
-async def _response(asked: Asked) -> JsonObject:
-    while not (reply := await asked.replies.get()).is_last:
+async def _response(pending: PendingRequest) -> JsonObject:
+    while not (reply := await pending.replies.get()).is_last:
         pass
     try:
         response = jsontext.decode(reply.message)

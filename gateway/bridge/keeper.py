@@ -9,7 +9,7 @@ from time import monotonic
 
 from gateway.bridge.handshake import Era, HandshakeError, Ready, begin, find_era
 from gateway.bridge.program import Program, StartError
-from gateway.bridge.relay import BusyError, Relay
+from gateway.bridge.relay import BusyError, RequestRelay
 from gateway.bridge.unread import Unread
 from gateway.core.backoff import Backoff
 
@@ -34,10 +34,10 @@ class Keeper:
         self._command = command
         self._fixed_era = era
         self._era = era
-        self._current: tuple[Relay, Ready] | None = None
+        self._current: tuple[RequestRelay, Ready] | None = None
         self._is_ready = asyncio.Event()
 
-    async def ready(self) -> tuple[Relay, Ready]:
+    async def ready(self) -> tuple[RequestRelay, Ready]:
         """The process that may be asked, waiting a while for one that starts. Raises BusyError."""
         try:
             async with asyncio.timeout(READY_WAIT_S):
@@ -83,7 +83,7 @@ class Keeper:
         """Runs one process to its end."""
         began, program = monotonic(), await Program.start(self._command)
         log.info("started", extra={"pid": program.pid})
-        relay = Relay(program, self._listeners)
+        relay = RequestRelay(program, self._listeners)
         reading = asyncio.create_task(program.run(relay.receive))
         reading.add_done_callback(lambda _: relay.end())  # also those of the handshake wait no longer
         try:

@@ -52,7 +52,7 @@ NOTHING = Raw()
 ABSENT = (b"", b"null")  # some servers write every member
 
 
-class _Received(Struct):
+class _ServerMessage(Struct):
     id: Raw = NOTHING
     method: str | None = None
     params: Raw = NOTHING
@@ -60,10 +60,10 @@ class _Received(Struct):
     error: Raw = NOTHING
 
 
-_read = msgspec.json.Decoder(_Received).decode
+_read = msgspec.json.Decoder(_ServerMessage).decode
 
 
-class Reply(Struct, frozen=True):
+class RelayedReply(Struct, frozen=True):
     """What comes for a request: a notification, or its response, which is the last; `code` is that of an error.
 
     A `message` that is empty: there is no response.
@@ -77,7 +77,7 @@ class Reply(Struct, frozen=True):
         return len(self.message)
 
 
-class Asked:
+class PendingRequest:
     """A request under way. `replies` are for its caller, the last of them its response."""
 
     def __init__(self, number: int, id_: Json, method: str, token: Json, key: Key | None) -> None:
@@ -86,50 +86,50 @@ class Asked:
         self.method = method
         self.token = token
         self.key = key
-        self.replies = Unread[Reply]()
+        self.replies = Unread[RelayedReply]()
 
-    def tell(self, message: bytes) -> None:
+    def add_notification(self, message: bytes) -> None:
         """Adds a notification, unless too many are unread."""
-        self.replies.put_if_room(Reply(message))
+        self.replies.put_if_room(RelayedReply(message))
 
     def end(self, member: bytes, content: bytes, code: int | None = None) -> None:
         """Adds the response."""
-        self.replies.put_nowait(Reply(envelope(self.id, member, content), True, code))
+        self.replies.put_nowait(RelayedReply(envelope(self.id, member, content), True, code))
 
     def fail(self, code: int, message: str) -> None:
         """Adds an error of the bridge as the response."""
         self.end(b"error", encode({"code": code, "message": message}), code)
 
 
-class Relay:
+class RequestRelay:
     """The requests of one process. `listeners` get the notifications that belong to no request."""
 
     def __init__(self, program: Pipe, listeners: set[Unread[bytes]]) -> None:
         self._program = program
         self._listeners = listeners
         self._numbers = count(1)
-        self._waiting: dict[int, Asked] = {}
-        self._by_key: dict[Key, Asked] = {}
+        self._waiting: dict[int, PendingRequest] = {}
+        self._by_key: dict[Key, PendingRequest] = {}
         self._strays = SparingLog(logging.WARNING, "a line on standard output is no message")
         self._has_ended = False
         self.lost = 0  # requests that were under way as the process ended
 
-    async def ask(self, id_: Json, method: str, params: JsonObject | None, key: Key | None = None) -> Asked:
+    async def ask(self, id_: Json, method: str, params: JsonObject | None, key: Key | None = None) -> PendingRequest:
         """Sends a request. Raises BusyError."""
         if self._has_ended or len(self._waiting) >= MAX_WAITING:
             raise BusyError
         self._check_room()
         meta = params.get("_meta") if params else None
         token = meta.get("progressToken") if isinstance(meta, dict) else None
-        asked = Asked(next(self._numbers), id_, method, token, key)
+        pending = PendingRequest(next(self._numbers), id_, method, token, key)
         if params is not None and isinstance(meta, dict) and token is not None:
-            params = {**params, "_meta": {**meta, "progressToken": asked.number}}
-        self._waiting[asked.number] = asked
+            params = {**params, "_meta": {**meta, "progressToken": pending.number}}
+        self._waiting[pending.number] = pending
         if key is not None:
-            self._by_key[key] = asked
-        self._send(method, params, asked.number)
+            self._by_key[key] = pending
+        self._send(method, params, pending.number)
         await self._program.drain()
-        return asked
+        return pending
 
     def notify(self, method: str, params: JsonObject | None) -> None:
         """Passes a notification on. Raises BusyError."""
@@ -149,41 +149,41 @@ class Relay:
             message["params"] = params
         self._program.write(encode(message))
 
-    def cancel(self, asked: Asked, reason: str) -> None:
+    def cancel(self, pending: PendingRequest, reason: str) -> None:
         """Ends a request that is not waited for any more, here and at the server."""
-        if self._withdraw(asked, reason):
-            asked.fail(CANCELLED, "The request was cancelled.")
+        if self._withdraw(pending, reason):
+            pending.fail(CANCELLED, "The request was cancelled.")
 
-    def _withdraw(self, asked: Asked, reason: str) -> bool:
+    def _withdraw(self, pending: PendingRequest, reason: str) -> bool:
         """Tells the server that a request is not waited for any more; False if it is over."""
-        is_under_way = self._forget(asked)
+        is_under_way = self._forget(pending)
         if is_under_way:
-            self._send("notifications/cancelled", {"requestId": asked.number, "reason": reason})
+            self._send("notifications/cancelled", {"requestId": pending.number, "reason": reason})
         return is_under_way
 
     def cancel_by(self, key: Key, reason: str) -> None:
         """Cancels the request of that id in that session, if it is under way, which then has no response."""
-        if (asked := self._by_key.get(key)) is not None and self._withdraw(asked, reason):
-            asked.replies.put_nowait(Reply(b"", is_last=True))
+        if (pending := self._by_key.get(key)) is not None and self._withdraw(pending, reason):
+            pending.replies.put_nowait(RelayedReply(b"", is_last=True))
 
     def cancel_listening(self) -> None:
         """Ends the requests that would last for ever."""
-        for asked in [asked for asked in self._waiting.values() if asked.method == LISTEN]:
-            self.cancel(asked, "The bridge stops.")
+        for pending in [pending for pending in self._waiting.values() if pending.method == LISTEN]:
+            self.cancel(pending, "The bridge stops.")
 
     def end(self) -> None:
         """Fails all requests, because the process has ended."""
         self._has_ended = True
         self._strays.end({})
-        for asked in list(self._waiting.values()):
-            self._forget(asked)
-            asked.fail(INTERNAL, ENDED)
+        for pending in list(self._waiting.values()):
+            self._forget(pending)
+            pending.fail(INTERNAL, ENDED)
             self.lost += 1
 
-    def _forget(self, asked: Asked) -> bool:
-        if asked.key is not None and self._by_key.get(asked.key) is asked:
-            del self._by_key[asked.key]
-        return self._waiting.pop(asked.number, None) is not None
+    def _forget(self, pending: PendingRequest) -> bool:
+        if pending.key is not None and self._by_key.get(pending.key) is pending:
+            del self._by_key[pending.key]
+        return self._waiting.pop(pending.number, None) is not None
 
     # What comes from the server.
 
@@ -192,34 +192,34 @@ class Relay:
         line = line.removeprefix(BOM_UTF8)
         try:
             try:
-                received = _read(line)
+                message = _read(line)
             except (msgspec.DecodeError, UnicodeDecodeError):
                 line = jsontext.mended(line)  # what a tool that has run returns is not lost for half a character
-                received = _read(line)
+                message = _read(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._strays.write({"bytes": len(line)})
             return
-        if received.method is None:
-            self._respond(received)
-        elif bytes(received.id) in ABSENT:
-            params = bytes(received.params)
-            self._notified(received.method, b"{}" if params in ABSENT else params, line.strip())
+        if message.method is None:
+            self._respond(message)
+        elif bytes(message.id) in ABSENT:
+            params = bytes(message.params)
+            self._pass_on(message.method, b"{}" if params in ABSENT else params, line.strip())
         else:
-            self._refuse(received.id, received.method)
+            self._refuse(message.id, message.method)
 
-    def _respond(self, received: _Received) -> None:
-        asked = self._asked(msgspec.json.decode(received.id)) if bytes(received.id) else None
-        if asked is None:
+    def _respond(self, message: _ServerMessage) -> None:
+        pending = self._pending_of(msgspec.json.decode(message.id)) if bytes(message.id) else None
+        if pending is None:
             return  # it was cancelled meanwhile
-        self._forget(asked)
-        if (error := bytes(received.error)) not in ABSENT:
-            asked.end(b"error", error, _code(error))
-        elif result := bytes(received.result):
-            asked.end(b"result", _of_subscription(result, asked) if asked.method == LISTEN else result)
+        self._forget(pending)
+        if (error := bytes(message.error)) not in ABSENT:
+            pending.end(b"error", error, _code(error))
+        elif result := bytes(message.result):
+            pending.end(b"result", _of_subscription(result, pending) if pending.method == LISTEN else result)
         else:
-            asked.fail(INTERNAL, "The response of the server has neither result nor error.")
+            pending.fail(INTERNAL, "The response of the server has neither result nor error.")
 
-    def _notified(self, method: str, params: bytes, line: bytes) -> None:
+    def _pass_on(self, method: str, params: bytes, line: bytes) -> None:
         try:
             content = jsontext.decode(params)
         except jsontext.JsonError:
@@ -228,16 +228,18 @@ class Relay:
             return
         meta = content.get("_meta")
         if method == "notifications/progress":
-            if (asked := self._asked(content.get("progressToken"))) is not None:
-                asked.tell(_notification(method, {**content, "progressToken": asked.token}))
+            if (pending := self._pending_of(content.get("progressToken"))) is not None:
+                pending.add_notification(_notification(method, {**content, "progressToken": pending.token}))
         elif isinstance(meta, dict) and SUBSCRIPTION_MEMBER in meta:
-            if (asked := self._asked(meta[SUBSCRIPTION_MEMBER])) is not None:
-                asked.tell(_notification(method, {**content, "_meta": {**meta, SUBSCRIPTION_MEMBER: asked.id}}))
+            if (pending := self._pending_of(meta[SUBSCRIPTION_MEMBER])) is not None:
+                pending.add_notification(
+                    _notification(method, {**content, "_meta": {**meta, SUBSCRIPTION_MEMBER: pending.id}})
+                )
         else:
             for queue in self._listeners:
                 queue.put_if_room(line)
 
-    def _asked(self, number: Json) -> Asked | None:
+    def _pending_of(self, number: Json) -> PendingRequest | None:
         """The request of that number."""
         return self._waiting.get(_number_of(number))
 
@@ -273,11 +275,11 @@ def _code(error: bytes) -> int:
         return INTERNAL
 
 
-def _of_subscription(result: bytes, asked: Asked) -> bytes:
+def _of_subscription(result: bytes, pending: PendingRequest) -> bytes:
     """The end of a subscription names it by the caller's own id."""
     try:
         content = jsontext.decode(result)
-        content["_meta"] = {**content.get("_meta", {}), SUBSCRIPTION_MEMBER: asked.id}
+        content["_meta"] = {**content.get("_meta", {}), SUBSCRIPTION_MEMBER: pending.id}
     except (jsontext.JsonError, TypeError, AttributeError):
         return result
     return encode(content)

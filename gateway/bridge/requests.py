@@ -36,7 +36,7 @@ NAMED_BY = {
 Headers = tuple[tuple[bytes, bytes], ...]
 
 
-class Refused(Exception):  # noqa: N818 - an answer, not a fault
+class BridgeRefusal(Exception):  # noqa: N818 - an answer, not a fault
     """A request that is not passed on: its status, and the error of JSON-RPC."""
 
     def __init__(
@@ -49,7 +49,7 @@ class Refused(Exception):  # noqa: N818 - an answer, not a fault
         self.headers = headers
 
 
-class Message(Struct, frozen=True):
+class BridgedMessage(Struct, frozen=True):
     """One message; `method` None is a response."""
 
     id: Json
@@ -70,19 +70,19 @@ class Message(Struct, frozen=True):
 
 
 def check_caller(headers: Mapping[bytes, bytes], hosts: frozenset[str] | None) -> None:
-    """Refuses pages of other sites, whose names may have been made to lead here. Raises Refused.
+    """Refuses pages of other sites, whose names may have been made to lead here. Raises BridgeRefusal.
 
     `hosts` are those that a request may be for; None is any, and its page must then be of the same one.
     """
     host = headers.get(b"host", b"").decode("latin-1").lower()
     if hosts is not None and _name_of(host) not in hosts:
-        raise Refused(403, INVALID, "The Host header does not name this machine.")
+        raise BridgeRefusal(403, INVALID, "The Host header does not name this machine.")
     origin = headers.get(b"origin")
     if origin is None:
         return
     of = origin.decode("latin-1").lower().partition("://")[2]
     if (hosts is not None and _name_of(of) not in hosts) or (hosts is None and of != host):
-        raise Refused(403, INVALID, "Pages of that origin may not call.")
+        raise BridgeRefusal(403, INVALID, "Pages of that origin may not call.")
 
 
 def _name_of(authority: str) -> str:
@@ -91,50 +91,50 @@ def _name_of(authority: str) -> str:
     return authority.partition(":")[0]
 
 
-def read_message(headers: Mapping[bytes, bytes], body: bytes) -> Message:
-    """Reads the body of a POST. Raises Refused."""
+def read_message(headers: Mapping[bytes, bytes], body: bytes) -> BridgedMessage:
+    """Reads the body of a POST. Raises BridgeRefusal."""
     if headers.get(b"content-type", b"").partition(b";")[0].strip().lower() != b"application/json":
-        raise Refused(415, INVALID, "The content type must be application/json.")
+        raise BridgeRefusal(415, INVALID, "The content type must be application/json.")
     try:
         document = jsontext.decode(body)
     except jsontext.JsonError as exc:
-        raise Refused(400, PARSE, f"The body is not JSON: {exc}.") from None
+        raise BridgeRefusal(400, PARSE, f"The body is not JSON: {exc}.") from None
     if not isinstance(document, dict) or document.get("jsonrpc") != "2.0":
-        raise Refused(400, INVALID, "The body must be one message of JSON-RPC 2.0.")
+        raise BridgeRefusal(400, INVALID, "The body must be one message of JSON-RPC 2.0.")
     id_, method, params = document.get("id"), document.get("method"), document.get("params")
     has_id = "id" in document
     if method is None and ("result" in document or "error" in document):
-        return Message(id_, has_id, None, None)
+        return BridgedMessage(id_, has_id, None, None)
     if has_id and (isinstance(id_, bool) or not isinstance(id_, int | str)):
-        raise Refused(400, INVALID, "The id of a request is an integer or a string.")
+        raise BridgeRefusal(400, INVALID, "The id of a request is an integer or a string.")
     if not isinstance(method, str) or not isinstance(params, dict | None):
-        raise Refused(400, INVALID, "A message has a method, and its params are an object.")
-    return Message(id_, has_id, method, params)
+        raise BridgeRefusal(400, INVALID, "A message has a method, and its params are an object.")
+    return BridgedMessage(id_, has_id, method, params)
 
 
-def is_modern(headers: Mapping[bytes, bytes], message: Message) -> bool:
+def is_modern(headers: Mapping[bytes, bytes], message: BridgedMessage) -> bool:
     """Whether a request is of the modern revision."""
     return message.is_modern or headers.get(VERSION, b"").strip() == MODERN.encode()
 
 
-def check_modern(headers: Mapping[bytes, bytes], lines: Headers, message: Message) -> None:
-    """Checks what every modern request carries, which the server itself does not see. Raises Refused."""
-    meta, named = message.meta, message.meta.get(VERSION_MEMBER)
+def check_modern(headers: Mapping[bytes, bytes], lines: Headers, message: BridgedMessage) -> None:
+    """Checks what every modern request carries, which the server itself does not see. Raises BridgeRefusal."""
+    meta, version = message.meta, message.meta.get(VERSION_MEMBER)
     if not message.has_id:
         return
-    if message.method == "initialize" and named is None:
-        asked = (message.params or {}).get("protocolVersion")
-        data = {"supported": [MODERN], "requested": asked if isinstance(asked, str) else ""}
-        raise Refused(400, UNSUPPORTED_VERSION, "Unsupported protocol version", data=data)
+    if message.method == "initialize" and version is None:
+        revision = (message.params or {}).get("protocolVersion")
+        data = {"supported": [MODERN], "requested": revision if isinstance(revision, str) else ""}
+        raise BridgeRefusal(400, UNSUPPORTED_VERSION, "Unsupported protocol version", data=data)
     for member, kind in ((VERSION_MEMBER, str), (CAPABILITIES_MEMBER, dict)):
         if not isinstance(meta.get(member), kind):
-            raise Refused(400, PARAMS, f"params._meta lacks {member}.")
+            raise BridgeRefusal(400, PARAMS, f"params._meta lacks {member}.")
     if any(sum(name == routing for name, _ in lines) > 1 for routing in ROUTING):
-        raise Refused(400, HEADER_MISMATCH, "A header that says where the request belongs is repeated.")
-    if headers.get(VERSION, b"").strip().decode("latin-1") != named:
-        raise Refused(400, HEADER_MISMATCH, "MCP-Protocol-Version is not the version in params._meta.")
+        raise BridgeRefusal(400, HEADER_MISMATCH, "A header that says where the request belongs is repeated.")
+    if headers.get(VERSION, b"").strip().decode("latin-1") != version:
+        raise BridgeRefusal(400, HEADER_MISMATCH, "MCP-Protocol-Version is not the version in params._meta.")
     if headers.get(METHOD, b"").strip().decode("latin-1") != message.method:
-        raise Refused(400, HEADER_MISMATCH, "Mcp-Method is not the method of the body.")
+        raise BridgeRefusal(400, HEADER_MISMATCH, "Mcp-Method is not the method of the body.")
     name = NAMED_BY.get(message.method or "")
     if name is not None and header_text(headers.get(NAME, b"")) != (message.params or {}).get(name):
-        raise Refused(400, HEADER_MISMATCH, f"Mcp-Name is not params.{name} of the body.")
+        raise BridgeRefusal(400, HEADER_MISMATCH, f"Mcp-Name is not params.{name} of the body.")

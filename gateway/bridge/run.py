@@ -7,7 +7,7 @@ import ipaddress
 from collections.abc import Callable, Sequence
 from contextlib import closing, suppress
 
-from gateway.bridge.endpoint import Endpoint
+from gateway.bridge.endpoint import BridgeEndpoint
 from gateway.bridge.eras import Eras
 from gateway.bridge.handshake import Era, Ready
 from gateway.net.server import Listener, ServerOptions, Service, Stop, listen, serve
@@ -35,7 +35,7 @@ async def run_bridge(
     """
     eras = Eras(command, era)
     hosts = LOCAL_NAMES | {host} if is_loopback(host) else None
-    endpoint = Endpoint(PATH, eras, hosts)
+    endpoint = BridgeEndpoint(PATH, eras, hosts)
     options = ServerOptions(
         host=host,
         port=port,

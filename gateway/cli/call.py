@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from gateway.cli.output import FAILED, OK, USAGE, CommandError, complain, print_answer, print_value, seconds
 from gateway.cli.remote import add_options, explain, explained, gateway_of
 from gateway.client import Consent, Failure, RefusedError, Toolgate, ToolgateError
-from gateway.client.answers import LOCATION, Outcome, Reply, read
+from gateway.client.answers import LOCATION, GatewayReply, Outcome, read
 from gateway.client.toolgate import Follower, request_of
 from gateway.core import jsontext
 from gateway.core.errors import ErrorCode, FailureCode
@@ -128,7 +128,7 @@ async def _call(arguments: argparse.Namespace) -> int:
                 raise await _refused(gateway, error, request, as_json=arguments.json) from error
 
 
-async def _last_reply(gateway: Toolgate, request: JsonObject, waiting: Waiting, timeout_s: float) -> Reply:
+async def _last_reply(gateway: Toolgate, request: JsonObject, waiting: Waiting, timeout_s: float) -> GatewayReply:
     """Waits for a call, and says how to fetch its result if the waiting ends before it. Raises CommandError."""
     with explained(gateway):
         try:
@@ -154,7 +154,7 @@ async def _refused(gateway: Toolgate, error: RefusedError, request: JsonObject, 
     return CommandError(USAGE, *explain(gateway, error, f"repeat the command{same_call}"), *hints)
 
 
-def _show(reply: Reply, outcome: Outcome, call_id: str, *, as_json: bool) -> int:
+def _show(reply: GatewayReply, outcome: Outcome, call_id: str, *, as_json: bool) -> int:
     try:
         if as_json:
             print_answer(reply.body)

@@ -8,7 +8,7 @@ import asyncio
 from gateway.cli.output import OK, complain, first_line, print_answer, say, table, terminal_width
 from gateway.cli.remote import add_options, explained, gateway_of
 from gateway.client import Tool, Toolgate
-from gateway.client.answers import Catalogue, Reply, read
+from gateway.client.answers import GatewayReply, ToolList, read
 
 DESCRIPTION = (
     "Lists the tools that you may use: the arguments of each ([optional] ones in brackets), and what else it needs."
@@ -29,12 +29,12 @@ def run(arguments: argparse.Namespace) -> int:
     return OK
 
 
-async def _listed(gateway: Toolgate) -> tuple[Reply, Catalogue]:
+async def _listed(gateway: Toolgate) -> tuple[GatewayReply, ToolList]:
     """The list as it came, and as it is read. Raises CommandError."""
     with explained(gateway):
         async with gateway:
             reply = await gateway.ask("GET", "/tools")
-            listed = read(reply.body, Catalogue) if reply.status == 200 else None
+            listed = read(reply.body, ToolList) if reply.status == 200 else None
             if listed is None:
                 gateway.refused(reply)
             return reply, listed

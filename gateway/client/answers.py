@@ -83,17 +83,17 @@ class Tool(Struct, frozen=True):
     requirements: Needs = Needs()
 
 
-class Catalogue(Struct, frozen=True):
+class ToolList(Struct, frozen=True):
     """ListToolsResponse."""
 
     items: tuple[Tool, ...]
 
 
-class ChallengeStatus(Struct, frozen=True):
+class ChallengeAnswer(Struct, frozen=True):
     status: str
 
 
-class Reply(Struct, frozen=True):
+class GatewayReply(Struct, frozen=True):
     """An answer as it came; names of headers are in lower case."""
 
     status: int

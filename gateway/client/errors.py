@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.client.answers import Failure, Refusal, Reply
+from gateway.client.answers import Failure, GatewayReply, Refusal
 
 
 class ToolgateError(Exception):
@@ -24,7 +24,7 @@ class RefusedError(ToolgateError):
     `retry_after_s`: in how many seconds the same may be sent again; None: it may not.
     """
 
-    def __init__(self, refusal: Refusal, reply: Reply) -> None:
+    def __init__(self, refusal: Refusal, reply: GatewayReply) -> None:
         super().__init__(refusal.message)
         self.refusal = refusal
         self.reply = reply
@@ -38,7 +38,7 @@ class ToolFailedError(ToolgateError):
     `failure` has what a model may be told besides, and whether the tool may be called again.
     """
 
-    def __init__(self, failure: Failure, reply: Reply) -> None:
+    def __init__(self, failure: Failure, reply: GatewayReply) -> None:
         super().__init__(failure.message)
         self.failure = failure
         self.reply = reply

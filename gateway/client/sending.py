@@ -6,7 +6,7 @@ import ssl
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from gateway.client.answers import Reply
+from gateway.client.answers import GatewayReply
 from gateway.client.errors import UnreachableError
 
 if TYPE_CHECKING:
@@ -29,24 +29,24 @@ class Sender:
         self._url = url
         self._client: httpx.AsyncClient | None = None
 
-    async def send(self, method: str, url: str, headers: Headers, body: bytes = b"") -> Reply:
+    async def send(self, method: str, url: str, headers: Headers, body: bytes = b"") -> GatewayReply:
         """Raises UnreachableError, ValueError for what is no URL."""
         import httpx  # late: it takes as long as all else a command needs
 
         try:
-            async with self._opened(url).stream(method, url, headers=headers, content=body) as response:
+            async with self._open_client(url).stream(method, url, headers=headers, content=body) as response:
                 return await _read(response)
         except (ValueError, httpx.InvalidURL) as exc:
             raise ValueError(f"{url!r} is not a URL: {exc}.") from exc
         except httpx.TransportError as exc:
             raise _out_of_reach(self._url, url, exc) from exc
 
-    def _opened(self, url: str) -> httpx.AsyncClient:
+    def _open_client(self, url: str) -> httpx.AsyncClient:
         import httpx
 
         if self._client is None:
             trusted = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)  # no authority yet
-            if any(urlsplit(one).scheme == "https" for one in (self._url, url)):
+            if any(urlsplit(address).scheme == "https" for address in (self._url, url)):
                 trusted.load_default_certs()  # takes 70 ms
             timeout = httpx.Timeout(ANSWER_S, connect=CONNECT_S)
             self._client = httpx.AsyncClient(verify=trusted, trust_env=False, timeout=timeout)
@@ -58,7 +58,7 @@ class Sender:
             self._client = None
 
 
-async def _read(response: httpx.Response) -> Reply:
+async def _read(response: httpx.Response) -> GatewayReply:
     import httpx
 
     body = bytearray()
@@ -67,7 +67,7 @@ async def _read(response: httpx.Response) -> Reply:
         if len(body) > MAX_ANSWER_BYTES:
             raise httpx.RemoteProtocolError(f"The reply is larger than {MAX_ANSWER_BYTES} bytes.")
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers.raw}
-    return Reply(response.status_code, headers, bytes(body))
+    return GatewayReply(response.status_code, headers, bytes(body))
 
 
 def _out_of_reach(gateway: str, url: str, exc: httpx.TransportError) -> UnreachableError:
@@ -75,7 +75,7 @@ def _out_of_reach(gateway: str, url: str, exc: httpx.TransportError) -> Unreacha
     import httpx
 
     parts = urlsplit(url)
-    asked = f"{parts.scheme}://{parts.netloc}"
+    origin = f"{parts.scheme}://{parts.netloc}"
     if not isinstance(exc, httpx.ConnectError | httpx.ConnectTimeout):
         why = str(exc) or f"{type(exc).__name__}."  # a reset connection or a timeout comes without words
         return UnreachableError(
@@ -83,11 +83,11 @@ def _out_of_reach(gateway: str, url: str, exc: httpx.TransportError) -> Unreacha
         )
     if (handshake := _tls_error(exc)) is not None:
         why = f": {handshake.verify_message.rstrip('.')}" if isinstance(handshake, ssl.SSLCertVerificationError) else ""
-        return UnreachableError(f"The TLS handshake with {asked} failed{why}.", advice=OWN_AUTHORITY)
+        return UnreachableError(f"The TLS handshake with {origin} failed{why}.", advice=OWN_AUTHORITY)
     slow = isinstance(exc, httpx.ConnectTimeout)
     why = f"did not take a connection within {CONNECT_S:g} s" if slow else "cannot be reached"
-    where = "" if asked == gateway else f" at {gateway}"
-    return UnreachableError(f"No gateway answers{where}: {asked} {why}.", advice=START_ONE)
+    where = "" if origin == gateway else f" at {gateway}"
+    return UnreachableError(f"No gateway answers{where}: {origin} {why}.", advice=START_ONE)
 
 
 def _tls_error(exc: BaseException | None) -> ssl.SSLError | None:

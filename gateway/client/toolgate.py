@@ -13,14 +13,14 @@ from urllib.parse import quote
 from gateway.client.answers import (
     CALL_ID,
     LOCATION,
-    Catalogue,
-    ChallengeStatus,
+    ChallengeAnswer,
     Consent,
+    GatewayReply,
     Missing,
     Outcome,
     Refusal,
-    Reply,
     Tool,
+    ToolList,
     read,
 )
 from gateway.client.errors import ConsentError, RefusedError, ToolFailedError, UnreachableError
@@ -82,7 +82,7 @@ class Toolgate:
         if api_key is not None:
             self._headers["oxp-api-key"] = _checked(api_key, "API key")
         self._sender = Sender(self.url)
-        self._listed: tuple[str, tuple[Tool, ...]] | None = None  # its ETag, and what was listed
+        self._last_list: tuple[str, tuple[Tool, ...]] | None = None  # its ETag, and what was listed
 
     async def __aenter__(self) -> Self:
         return self
@@ -101,16 +101,16 @@ class Toolgate:
 
         A list that has not changed is not sent again.
         """
-        known = {} if self._listed is None else {"if-none-match": self._listed[0]}
-        reply = await self._sender.send("GET", f"{self.url}/oxp/tools", {**self._headers, **known})
-        if reply.status == 304 and self._listed is not None:
-            return self._listed[1]
-        listed = read(reply.body, Catalogue) if reply.status == 200 else None
-        if listed is None:
+        condition = {} if self._last_list is None else {"if-none-match": self._last_list[0]}
+        reply = await self._sender.send("GET", f"{self.url}/oxp/tools", {**self._headers, **condition})
+        if reply.status == 304 and self._last_list is not None:
+            return self._last_list[1]
+        tool_list = read(reply.body, ToolList) if reply.status == 200 else None
+        if tool_list is None:
             self.refused(reply)
         if etag := reply.headers.get("etag"):
-            self._listed = etag, listed.items
-        return listed.items
+            self._last_list = etag, tool_list.items
+        return tool_list.items
 
     async def call(
         self,
@@ -151,14 +151,14 @@ class Toolgate:
 
     # What they are made of.
 
-    async def ask(self, method: str, path: str, body: Json = None) -> Reply:
+    async def ask(self, method: str, path: str, body: Json = None) -> GatewayReply:
         """Sends one request with our credential. Raises UnreachableError."""
         if body is None:
             return await self._sender.send(method, self.url + path, self._headers)
         headers = {**self._headers, "content-type": "application/json"}
         return await self._sender.send(method, self.url + path, headers, jsontext.encode(body))
 
-    def refused(self, reply: Reply) -> NoReturn:
+    def refused(self, reply: GatewayReply) -> NoReturn:
         """Raises RefusedError, or UnreachableError for an answer that is none of a gateway's."""
         refusal = read(reply.body, Refusal)
         for_now = reply.status == 503 and reply.retry_after_s is not None
@@ -170,39 +170,39 @@ class Toolgate:
 
     async def last_reply(
         self, request: JsonObject, follower: Follower, *, patience_s: float, attempts: int = 1
-    ) -> Reply:
+    ) -> GatewayReply:
         """Sends a call (`request_of`) until it is over, or may not be repeated, or the time is up.
 
         Returns the answer that any repetition gets, or the last one. Raises UnreachableError, ConsentError, and
         RefusedError if the call cannot be asked for any more.
         """
         give_up_at, pause_s = monotonic() + patience_s, PAUSE_S
-        consented = tried = 0
+        consents = attempt = 0
         while True:
             try:
                 reply = await self._until_over(request, follower, give_up_at)
             except UnreachableError:
-                tried += 1
-                if tried >= attempts or monotonic() + pause_s > give_up_at:
+                attempt += 1
+                if attempt >= attempts or monotonic() + pause_s > give_up_at:
                     raise
                 after_s: float = 0.0  # the repeated call joins what runs
             else:
                 asked = _consents_of(reply)
                 is_begun = LOCATION in reply.headers
-                if asked and consented < MAX_CONSENTS and await follower.consents(asked, is_begun=is_begun):
+                if asked and consents < MAX_CONSENTS and await follower.consents(asked, is_begun=is_begun):
                     await self._until_consented(asked, monotonic() + CONSENT_S)
-                    consented += 1
+                    consents += 1
                     give_up_at = monotonic() + patience_s
                     continue
-                tried += reply.code != FailureCode.STILL_RUNNING  # which the repeated call joins
+                attempt += reply.code != FailureCode.STILL_RUNNING  # which the repeated call joins
                 again_s = _again_after_s(reply)
-                if again_s is None or tried >= attempts or monotonic() + again_s > give_up_at:
+                if again_s is None or attempt >= attempts or monotonic() + again_s > give_up_at:
                     return reply
                 after_s = again_s
             await asyncio.sleep(max(after_s, pause_s))
             pause_s = min(2 * pause_s, MAX_PAUSE_S)
 
-    async def _until_over(self, request: JsonObject, follower: Follower, give_up_at: float) -> Reply:
+    async def _until_over(self, request: JsonObject, follower: Follower, give_up_at: float) -> GatewayReply:
         """Sends a call once, and asks for its result until it has one, or the time is up."""
         follower.sends()
         reply = await self.ask("POST", "/oxp/tools/call", request)
@@ -214,15 +214,15 @@ class Toolgate:
         pause_s = _pause_s(reply)
         while (left_s := give_up_at - monotonic()) > 0:
             await asyncio.sleep(min(pause_s, left_s))
-            seen = await self.ask("GET", path)
-            if seen.goes_on:
-                reply, pause_s = seen, _pause_s(seen)
-            elif seen.status == 200 or (seen.status == 400 and LOCATION in seen.headers):
-                return seen
-            elif seen.status in (400, 429) and seen.retry_after_s is not None:
-                pause_s = max(seen.retry_after_s, POLL_S)
+            reply_later = await self.ask("GET", path)
+            if reply_later.goes_on:
+                reply, pause_s = reply_later, _pause_s(reply_later)
+            elif reply_later.status == 200 or (reply_later.status == 400 and LOCATION in reply_later.headers):
+                return reply_later
+            elif reply_later.status in (400, 429) and reply_later.retry_after_s is not None:
+                pause_s = max(reply_later.retry_after_s, POLL_S)
             else:
-                self.refused(seen)
+                self.refused(reply_later)
         return reply
 
     async def _until_consented(self, asked: Sequence[Consent], give_up_at: float) -> None:
@@ -232,7 +232,7 @@ class Toolgate:
             while monotonic() < give_up_at:
                 # It need not be the gateway's: without our credential.
                 reply = await self._sender.send("GET", consent.check_url, {})
-                answer = read(reply.body, ChallengeStatus)
+                answer = read(reply.body, ChallengeAnswer)
                 status = answer.status if answer else None
                 if status == "completed":
                     break
@@ -270,7 +270,7 @@ def _checked(credential: str, what: str) -> str:
     return credential
 
 
-def _consents_of(reply: Reply) -> Sequence[Consent]:
+def _consents_of(reply: GatewayReply) -> Sequence[Consent]:
     """What a user has to consent to, if that is all that a call lacks and can be waited for."""
     needs = reply.code == ErrorCode.MISSING_REQUIREMENTS
     refusal = read(reply.body, Refusal) if needs else None
@@ -280,7 +280,7 @@ def _consents_of(reply: Reply) -> Sequence[Consent]:
     return missing.authorization if watched and not missing.secrets and not missing.user_id else ()
 
 
-def _again_after_s(reply: Reply) -> float | None:
+def _again_after_s(reply: GatewayReply) -> float | None:
     """After how many seconds a call that is over may be sent again; None: it may not."""
     if reply.status in (200, 202):
         outcome = read(reply.body, Outcome)
@@ -290,7 +290,7 @@ def _again_after_s(reply: Reply) -> float | None:
     return reply.retry_after_s
 
 
-def _pause_s(reply: Reply) -> float:
+def _pause_s(reply: GatewayReply) -> float:
     """How long the gateway suggests to wait."""
     outcome = read(reply.body, Outcome)
     after_ms = None if outcome is None else outcome.error.retry_after_ms

@@ -22,7 +22,7 @@ MAX_ID_BYTES = 1024  # it goes into a header
 MAX_RETRY_DIGITS = 9  # of milliseconds: eleven days
 
 
-class Event(Struct, frozen=True):
+class SseEvent(Struct, frozen=True):
     """One event. `data` is not decoded, so that bytes that are not UTF-8 can be refused and are not replaced."""
 
     data: bytes
@@ -77,16 +77,16 @@ class EventParser:
         """Drops what it holds of an event that is not complete."""
         self._line, self._data = bytearray(), []
 
-    def feed(self, chunk: bytes) -> list[Event]:
+    def feed(self, chunk: bytes) -> list[SseEvent]:
         """Takes the next bytes and returns the events that are now complete."""
         return [event for event in self.read(chunk) if event is not None]
 
-    def read(self, chunk: bytes) -> Iterator[Event | None]:
+    def read(self, chunk: bytes) -> Iterator[SseEvent | None]:
         """Takes the next bytes, and yields the events that are now complete as soon as each is.
 
         Yields None after some lines without one: there may be many of them, and others want their turn.
         """
-        chunk = self._begun(chunk)
+        chunk = self._strip_start(chunk)
         at, until = 0, self.lines + LINES_AT_ONCE
         ends = _LineEnds(chunk)
         while at < len(chunk):
@@ -106,7 +106,7 @@ class EventParser:
         if at < len(chunk):
             self._extend_line(chunk[at:])
 
-    def _begun(self, chunk: bytes) -> bytes:
+    def _strip_start(self, chunk: bytes) -> bytes:
         """A chunk without the mark at the beginning of a stream, and without the other half of an end of a line."""
         if self._start is not None:
             chunk = self._start + chunk
@@ -138,7 +138,7 @@ class EventParser:
         elif len(self._line) > 1:
             del self._line[1:]
 
-    def _end_line(self) -> Event | None:
+    def _end_line(self) -> SseEvent | None:
         line, size = self._line, self._line_bytes
         self._line, self._line_bytes = bytearray(), 0
         if not size:
@@ -169,7 +169,7 @@ class EventParser:
         elif name == b"retry" and value.isdigit() and len(value) <= MAX_RETRY_DIGITS:
             self.retry_ms = int(value)
 
-    def _dispatch(self) -> Event | None:
+    def _dispatch(self) -> SseEvent | None:
         """Ends an event at a blank line; one without data is none."""
         data, kind, size = self._data, self._type, self._event_bytes
         self._data, self._type, self._event_bytes = [], "", 0
@@ -177,7 +177,7 @@ class EventParser:
         if size > self._max_event_bytes:
             self.skipped += 1
             return None
-        return Event(b"\n".join(data), kind or "message") if data else None
+        return SseEvent(b"\n".join(data), kind or "message") if data else None
 
 
 class _LineEnds:

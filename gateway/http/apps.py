@@ -76,27 +76,27 @@ def public_app(
         return _health_answer(health, {"status": health.status})
 
     async def show_challenge(request: HttpRequest) -> Response:
-        asked = request_of(request.scope)
+        caller_request = request_of(request.scope)
         try:
-            status = await challenge_status(asked, request.path_params["token"])
+            status = await challenge_status(caller_request, request.path_params["token"])
         except GatewayError as error:
-            asked.refusal = error
+            caller_request.refusal = error
             reply = recognise.OXP.encode_error(error)  # challenges are OXP's
-            return _response(reply, asked.extra)
-        return JSONResponse({"status": status}, headers=VERSION_HEADER | NO_STORE | dict(_texts(asked.extra)))
+            return _response(reply, caller_request.extra)
+        return JSONResponse({"status": status}, headers=VERSION_HEADER | NO_STORE | dict(_texts(caller_request.extra)))
 
     async def show_call(request: HttpRequest) -> Response:
-        asked, call_id = request_of(request.scope), request.path_params["call_id"]
+        caller_request, call_id = request_of(request.scope), request.path_params["call_id"]
         try:
-            asked.head = read_repeats(asked.head, request.scope)
+            caller_request.head = read_repeats(caller_request.head, request.scope)
         except GatewayError as error:
-            return _refusal(error, asked)
+            return _refusal(error, caller_request)
         if request.method == "DELETE":
-            reply = await pipeline().cancel(asked, call_id)
+            reply = await pipeline().cancel(caller_request, call_id)
         else:
-            reply = await pipeline().call_status(asked, call_id, delivers=request.method != "HEAD")
+            reply = await pipeline().call_status(caller_request, call_id, delivers=request.method != "HEAD")
         status = strictly(reply.status) if strict else reply.status
-        return _response(WireReply(status=status, headers=reply.headers, body=reply.body), asked.extra)
+        return _response(WireReply(status=status, headers=reply.headers, body=reply.body), caller_request.extra)
 
     async def show_openapi(request: HttpRequest) -> Response:
         return Response(description, media_type="application/json")
@@ -176,8 +176,8 @@ def _metrics_for(token: str, scrape: Scrape) -> Handler:
     expected = token.encode()
 
     async def show_metrics(request: HttpRequest) -> Response:
-        scheme, _, given = dict(request.scope["headers"]).get(b"authorization", b"").partition(b" ")
-        if not hmac.compare_digest(given, expected) or scheme.lower() != b"bearer":
+        scheme, _, token_sent = dict(request.scope["headers"]).get(b"authorization", b"").partition(b" ")
+        if not hmac.compare_digest(token_sent, expected) or scheme.lower() != b"bearer":
             error = GatewayError(ErrorCode.UNAUTHENTICATED, "The metrics need a token.", headers=(METRICS_REALM,))
             return _refusal(error, request_of(request.scope))
         return _metrics_answer(await scrape())
@@ -207,10 +207,10 @@ async def _refuse(request: HttpRequest, exc: Exception) -> Response:
     return _refusal(error, request_of(request.scope))
 
 
-def _refusal(error: GatewayError, asked: Request) -> Response:
+def _refusal(error: GatewayError, caller_request: Request) -> Response:
     error.drop_trace()  # before the request knows it
-    asked.refusal = error
-    return _response(asked.surface.refuse(error, asked.head))
+    caller_request.refusal = error
+    return _response(caller_request.surface.refuse(error, caller_request.head))
 
 
 async def _fail(request: HttpRequest, exc: Exception) -> Response:

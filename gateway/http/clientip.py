@@ -52,7 +52,7 @@ class ClientIps:
     def __init__(self, trusted: Sequence[Network]) -> None:
         self._trusted = tuple(trusted)
         self._trusts_peer = lru_cache(CACHED)(self._is_proxy)
-        self._named = lru_cache(CACHED)(self._name)
+        self._cached_name = lru_cache(CACHED)(self._name)
 
     def __call__(self, scope: Scope) -> str:
         """The right-most address that is no trusted proxy's; the peer's if it is not trusted or no header has one."""
@@ -71,7 +71,7 @@ class ClientIps:
 
     def _reported(self, chain: bytes, forwarded: bytes) -> str | None:
         small = len(chain) + len(forwarded) <= MAX_CACHED_BYTES
-        return self._named(chain, forwarded) if small else self._name(chain, forwarded)
+        return self._cached_name(chain, forwarded) if small else self._name(chain, forwarded)
 
     def _name(self, chain: bytes, forwarded: bytes) -> str | None:
         """The address by both headers. A proxy writes one and passes the other on: where they differ neither counts."""
@@ -83,15 +83,15 @@ class ClientIps:
 
     def _walk(self, nodes: Sequence[str]) -> str | None:
         """The first untrusted address from the right. Ends at anything else: the proxy that wrote it knew none."""
-        found: str | None = None
+        nearest: str | None = None
         for node in nodes[: -MAX_HOPS - 1 : -1]:
             address = _address(node)
             if address is None:
                 break
-            found = str(address)
+            nearest = str(address)
             if not self._is_trusted(address):
                 break
-        return found
+        return nearest
 
     def _is_proxy(self, ip: str) -> bool:
         address = _address(ip)
@@ -103,8 +103,8 @@ class ClientIps:
 
 def _for_nodes(text: str) -> list[str]:
     """The `for` of each element, empty where it has none."""
-    found = [FOR.search(element) for element in text.split(",")]
-    return ["" if match is None else match[1] or match[2] or "" for match in found]
+    matches = [FOR.search(element) for element in text.split(",")]
+    return ["" if match is None else match[1] or match[2] or "" for match in matches]
 
 
 def _address(node: str) -> Address | None:

@@ -36,7 +36,7 @@ from gateway.http.routes import (
     operation_of,
     prefix_of,
 )
-from gateway.http.streaming import LateStream, Unanswered, as_accepted
+from gateway.http.streaming import LateStream, LateTimer, as_accepted
 from gateway.pipeline.request import Request, read_repeats
 from gateway.pipeline.responses import cancelled, refusal
 
@@ -73,13 +73,13 @@ class Refuse(Protocol):
 class _Route(Struct, frozen=True, kw_only=True):
     """What answers a request. `operation` None: it counts as what it was opened as; `methods` None: as is.
 
-    `path` is as logs show it, `asked` as the surface sees it.
+    `path` is as logs show it, `surface_path` as the surface sees it.
     """
 
     surface: Surface
     answer: Answer
     path: str
-    asked: str = ""
+    surface_path: str = ""
     dialect: str | None = None
     counts_as: Operation = "call"
     operation: str | None = None
@@ -87,7 +87,7 @@ class _Route(Struct, frozen=True, kw_only=True):
     max_bytes: int = 0
     needs_document: bool = True
     is_strict: bool = False
-    unanswered: Unanswered | None = None
+    late_timer: LateTimer | None = None
     more_methods: tuple[str, ...] = ()
     follows_oauth: bool = False
 
@@ -137,14 +137,14 @@ class Edge:
                 surface=surface,
                 answer=answer,
                 path=endpoint.route,
-                asked=endpoint.route,
+                surface_path=endpoint.route,
                 dialect=endpoint.dialect,
                 counts_as=endpoint.operation,
                 methods=endpoint.methods,
                 max_bytes=max_body_bytes if endpoint.max_body_bytes is None else endpoint.max_body_bytes,
                 needs_document=endpoint.needs_document,
                 is_strict=strict and not endpoint.follows_oauth,
-                unanswered=None if endpoint.stream_after_s is None else Unanswered(endpoint.stream_after_s),
+                late_timer=None if endpoint.stream_after_s is None else LateTimer(endpoint.stream_after_s),
                 more_methods=endpoint.more_methods,
                 follows_oauth=endpoint.follows_oauth,
             )
@@ -168,7 +168,7 @@ class Edge:
         served: ServerRequest | None = scope.get("extensions", NOTHING).get(SERVED)
         headers = dict(scope["headers"]) if served is None else served.fields
         observe, fixed_operation, path = self._observer.answered, route.operation, route.path
-        head = Head(method=scope["method"], path=route.asked, headers=headers, dialect=route.dialect)
+        head = Head(method=scope["method"], path=route.surface_path, headers=headers, dialect=route.dialect)
         trace = self._identify(headers)
         request = Request(
             head, route.surface, self._ip_of(scope), trace, route.counts_as, route.needs_document, served, started
@@ -176,7 +176,7 @@ class Edge:
         running = self._running
         running.add(request)
         status, size = LEFT, 0
-        late = None if route.unanswered is None else LateStream(request, send, route.unanswered, self._complete)
+        late = None if route.late_timer is None else LateStream(request, send, route.late_timer, self._complete)
         try:
             try:
                 _check_head(request, scope, route, self._allows_page)
@@ -298,7 +298,7 @@ class Edge:
         path: str = scope["path"].removesuffix("/")
         before, _, word = path.rpartition("/")
         route = self._families.get(before)
-        return None if route is None or WORD.fullmatch(word) is None else replace(route, asked=path)
+        return None if route is None or WORD.fullmatch(word) is None else replace(route, surface_path=path)
 
     def _fixed(self, scope: Scope, answer: Answer, operation: str | None = None) -> _Route:
         """A route that gives the same answer at every path."""

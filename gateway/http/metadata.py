@@ -29,7 +29,7 @@ def metadata_routes(config: Config, public_url: Callable[[], str]) -> Iterator[R
     if not config.mcp.enabled or not issuers:
         return
     at, scopes = config.mcp.path, {scope for route in config.routes if not route.deny for scope in route.scopes}
-    named = [] if config.errors.strict else sorted(scopes)
+    scope_names = [] if config.errors.strict else sorted(scopes)
 
     async def show_metadata(request: Request) -> Response:
         toolkit = request.path_params.get("toolkit")
@@ -38,7 +38,7 @@ def metadata_routes(config: Config, public_url: Callable[[], str]) -> Iterator[R
         if request.method == "OPTIONS":
             return Response(status_code=204, headers=PREFLIGHT)
         resource = public_url() + at + ("" if toolkit is None else f"/{toolkit}")
-        body = mcp_auth.metadata(resource, issuers, named)
+        body = mcp_auth.metadata(resource, issuers, scope_names)
         return Response(body, media_type="application/json", headers=OPEN)
 
     for path in (METADATA, METADATA + at, f"{METADATA}{at}/{{toolkit}}"):

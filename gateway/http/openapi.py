@@ -94,15 +94,15 @@ def document(version: str, public_url: str | None, credentials: Iterable[str] = 
             paths |= dict(zip(route.paths(), DESCRIBED[route.operation](), strict=True))
     for path, endpoint in OtcSurface().endpoints.items():
         form = FORMS.get(endpoint.dialect or "")
-        spoken = "in the dialect of the request" if form is None else f"in {form.title}"
+        wording = "in the dialect of the request" if form is None else f"in {form.title}"
         name = "" if endpoint.dialect is None else f"{endpoint.dialect.replace('-', '_')}_"
         forms = tuple(FORMS.values()) if form is None else (form,)
         if endpoint.operation == "list":
-            paths[path] = {"get": _listing(f"{name}list_tools", spoken, forms)}
+            paths[path] = {"get": _listing(f"{name}list_tools", wording, forms)}
         elif endpoint.route == CALLS[0]:
-            paths[path] = {"post": _calling(f"{name}call_tool", spoken, forms)}
+            paths[path] = {"post": _calling(f"{name}call_tool", wording, forms)}
         else:
-            paths[path] = {"post": _calling(f"{name}call", f"{spoken}, at the path of the examples", forms)}
+            paths[path] = {"post": _calling(f"{name}call", f"{wording}, at the path of the examples", forms)}
     components = decode((files("gateway.http") / "components.json").read_bytes())
     schemes = components.pop("securitySchemes")
     body: JsonObject = {
@@ -128,7 +128,7 @@ def _answer(description: str, fields: JsonObject, content: JsonObject | None = N
     return answer if content is None else answer | {"content": content}
 
 
-def _listing(name: str, spoken: str, forms: tuple[_Form, ...]) -> JsonObject:
+def _listing(name: str, wording: str, forms: tuple[_Form, ...]) -> JsonObject:
     fields = CACHED | COUNTED | (OXP_VERSION if _is_versioned(forms) else {})
     body = _json_of(*(form.tools for form in forms))
     responses = {
@@ -136,35 +136,35 @@ def _listing(name: str, spoken: str, forms: tuple[_Form, ...]) -> JsonObject:
         "304": _answer("The list is the one that the caller already has.", fields),
     }
     parameters = [*_version_parameter(forms), _parameter("If-None-Match", "header", TEXT)]
-    summary = f"The tools that the caller may use, {spoken}"
+    summary = f"The tools that the caller may use, {wording}"
     return _operation(name, summary, responses, 401, 404, 413, 429, 503, parameters=parameters)
 
 
-def _calling(name: str, spoken: str, forms: tuple[_Form, ...]) -> JsonObject:
-    ended = "The tool ran, or may have run. The body has its value, or its error with `success: false`."
+def _calling(name: str, wording: str, forms: tuple[_Form, ...]) -> JsonObject:
+    over = "The tool ran, or may have run. The body has its value, or its error with `success: false`."
     runs = "The tool is still running, and the caller did not want to wait. `success` is false."
     return _operation(
         name,
-        f"Calls a tool, {spoken}",
-        {"200": _ended(ended, forms), "202": _ended(runs, forms)},
+        f"Calls a tool, {wording}",
+        {"200": _call_answer(over, forms), "202": _call_answer(runs, forms)},
         *(401, 403, 404, 413, 415, 422, 429),
         parameters=[*_version_parameter(forms), _parameter("Prefer", "header", PREFER)],
         requestBody={"required": True, "content": _json_of(*(form.request for form in forms))},
     )
 
 
-def _ended(description: str, forms: tuple[_Form, ...] = tuple(FORMS.values())) -> JsonObject:
+def _call_answer(description: str, forms: tuple[_Form, ...] = tuple(FORMS.values())) -> JsonObject:
     fields = CALL_HEADERS | (OXP_VERSION if _is_versioned(forms) else {})
     return _answer(description, fields, _json_of(*(form.result for form in forms)))
 
 
 def _describe_call() -> list[JsonObject]:
     looked = {
-        "200": _ended("The call is over. A repeated call gets the same."),
-        "202": _ended("The call is still running."),
+        "200": _call_answer("The call is over. A repeated call gets the same."),
+        "202": _call_answer("The call is still running."),
     }
     looks = "The result of one of the caller's calls, in the dialect of that call"
-    cancelled = {"202": _ended("The call is over now, or was over before. The tool may have run.")}
+    cancelled = {"202": _call_answer("The call is over now, or was over before. The tool may have run.")}
     cancels = "Cancels one of the caller's calls, and tells its tool server where the protocol allows that"
     return [
         {
@@ -181,10 +181,10 @@ def _describe_health() -> list[JsonObject]:
         "200": _answer("It accepts calls.", fields, body),
         "503": _answer("Not yet, or no longer: the gateway is starting or stopping.", fields, body),
     }
-    named = {"": "", **{f"{prefix.replace('-', '_')}_": f", in {form.title}" for prefix, form in FORMS.items()}}
+    wordings = {"": "", **{f"{prefix.replace('-', '_')}_": f", in {form.title}" for prefix, form in FORMS.items()}}
     return [
-        {"get": _operation(f"{name}health", f"Whether the gateway accepts calls{spoken}", responses, security=[])}
-        for name, spoken in named.items()
+        {"get": _operation(f"{name}health", f"Whether the gateway accepts calls{wording}", responses, security=[])}
+        for name, wording in wordings.items()
     ]
 
 

@@ -18,13 +18,13 @@ HTTP_ORIGIN = re.compile(ORIGIN)
 ALLOW_ORIGIN = b"access-control-allow-origin"
 METHODS = b"GET, POST, DELETE"
 # What callers may send besides what browsers always let through (Accept, Accept-Language).
-ASKED = (
+SENDABLE = (
     *("authorization", "content-type", "if-none-match", "otc-api-key", "oxp-api-key", "oxp-version", "prefer"),
     *("idempotency-key", "last-event-id", "mcp-method", "mcp-name", "mcp-protocol-version", "mcp-session-id"),
     *("traceparent", "tracestate", "x-request-id"),
 )
 # What callers may read besides what browsers always show (Cache-Control, Content-Length, Content-Type).
-EXPOSED = (
+READABLE = (
     *(
         "ETag",
         "Location",
@@ -58,9 +58,9 @@ class AllowedHosts:
     """
 
     def __init__(self, names: Iterable[str]) -> None:
-        written = [host_of(name) for name in names]
-        self._exact = frozenset(name.encode("ascii") for name in written if not name.startswith("*."))
-        self._endings = tuple(name[1:].encode("ascii") for name in written if name.startswith("*."))
+        hosts = [host_of(name) for name in names]
+        self._exact = frozenset(name.encode("ascii") for name in hosts if not name.startswith("*."))
+        self._endings = tuple(name[1:].encode("ascii") for name in hosts if name.startswith("*."))
 
     def allows(self, header: bytes) -> bool:
         """Whether a Host header, empty if there is none, names one of them."""
@@ -109,19 +109,19 @@ class PageOrigins:
     """
 
     def __init__(self, server: ServerSettings, public_url: Callable[[], str]) -> None:
-        self._listed = frozenset(() if server.cors is None else server.cors.origins)
+        self._cors_origins = frozenset(() if server.cors is None else server.cors.origins)
         self._hosts = AllowedHosts(server.allowed_hosts)
         self._public_url = public_url
 
     def allows(self, header: bytes) -> bool:
         """Whether an Origin header names one of them."""
         origin = header.decode("latin-1").lower()
-        if ANY in self._listed or origin in self._listed:
+        if ANY in self._cors_origins or origin in self._cors_origins:
             return True
-        matched = HTTP_ORIGIN.fullmatch(origin)
-        if matched is None:
+        match = HTTP_ORIGIN.fullmatch(origin)
+        if match is None:
             return False
-        host = matched[1]
+        host = match[1]
         if is_address(host) or host.endswith(".localhost"):  # which browsers ask nobody for (RFC 6761, section 6.3)
             return True
         return origin == self._own() or self._hosts.allows(host.encode("latin-1"))
@@ -144,14 +144,14 @@ class Cors:
     def __init__(self, settings: CorsSettings, headers: Iterable[str]) -> None:
         self._origins = frozenset(origin.encode("ascii") for origin in settings.origins)
         self._any = ANY in settings.origins
-        self._shown: Headers = ((b"access-control-expose-headers", ", ".join(EXPOSED).encode()),)
+        self._exposed_fields: Headers = ((b"access-control-expose-headers", ", ".join(READABLE).encode()),)
         if settings.credentials:
-            self._shown += ((b"access-control-allow-credentials", b"true"),)
+            self._exposed_fields += ((b"access-control-allow-credentials", b"true"),)
         self._preflight = WireReply(
             status=204,
             headers=(
                 (b"access-control-allow-methods", METHODS),
-                (b"access-control-allow-headers", ", ".join(sorted({*ASKED, *headers})).encode("ascii")),
+                (b"access-control-allow-headers", ", ".join(sorted({*SENDABLE, *headers})).encode("ascii")),
                 (b"access-control-max-age", b"%d" % settings.max_age_s),
             ),
         )
@@ -165,7 +165,7 @@ class Cors:
     def with_origin(self, headers: Headers, origin: bytes | None) -> Headers:
         """The headers of any answer to a request from this origin; pages of listed ones may read it."""
         if self._is_listed(origin):
-            headers = (*headers, (ALLOW_ORIGIN, b"*" if self._any else origin or b""), *self._shown)
+            headers = (*headers, (ALLOW_ORIGIN, b"*" if self._any else origin or b""), *self._exposed_fields)
         if self._any:
             return headers
         # Answers differ by origin, also those without one, and no cache may mix them up.

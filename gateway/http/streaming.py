@@ -21,7 +21,7 @@ STEP = 0.001  # by which a sign of life is above the progress before it: too lit
 BEAT_S = 15.0  # between two signs of life; proxies and clients drop a connection that is silent for 30 to 60 s
 
 
-class Unanswered:
+class LateTimer:
     """Requests without an answer: one timer begins the streams of all that last longer than `after_s`.
 
     A timer for each would cost 2 % of a call.
@@ -77,24 +77,24 @@ class LateStream:
         self,
         request: Request,
         send: Send,
-        unanswered: Unanswered,
+        late_timer: LateTimer,
         complete: Callable[[Request, Headers], Headers],
         *,
         beat_s: float = BEAT_S,
     ) -> None:
         self._request = request
         self._send = send
-        self._unanswered = unanswered
+        self._late_timer = late_timer
         self._complete = complete
         self._beat_s = beat_s
-        self._started_s = unanswered.add(self)
+        self._started_s = late_timer.add(self)
         request.report = self._report
 
     def close(self) -> None:
         """Stops: the request is answered, or its caller has left."""
         self._request.report = None
         self._done = inf  # its run may go on, and report
-        self._unanswered.remove(self)
+        self._late_timer.remove(self)
         if self._beats is not None:
             self._beats.cancel()
 
@@ -102,7 +102,7 @@ class LateStream:
         """Begins the stream, if there can be one."""
         encoder = self._request.encoder
         if encoder is None:  # its body is still arriving
-            self._unanswered.add(self)
+            self._late_timer.add(self)
             return
         self._stream = encoder.stream if isinstance(encoder, StreamingEncoder) else None
         if self._stream is not None:
@@ -115,7 +115,7 @@ class LateStream:
             return
         self._done, self._news = progress.done, progress
         if self._beats is None:
-            self._unanswered.remove(self)
+            self._late_timer.remove(self)
             self.begin()
         else:
             self._woken.set()
@@ -150,7 +150,7 @@ class LateStream:
 
         Progress that is still to be sent, as when a server reports it together with the answer, is sent before that.
         """
-        self._unanswered.remove(self)
+        self._late_timer.remove(self)
         self._done = inf
         stream = self._stream
         if stream is None or self._beats is None:
@@ -192,11 +192,11 @@ class LateStream:
 
 def as_accepted(reply: WireReply, request: Request) -> WireReply:
     """An answer as the one event of a stream if its caller takes nothing else."""
-    accepted = request.head.headers.get(b"accept", b"")
-    if b"application/json" in accepted:  # nearly all of them
+    accept = request.head.headers.get(b"accept", b"")
+    if b"application/json" in accept:  # nearly all of them
         return reply
-    accepted = accepted.lower()
-    if b"text/event-stream" not in accepted or b"application/json" in accepted or b"*/*" in accepted:
+    accept = accept.lower()
+    if b"text/event-stream" not in accept or b"application/json" in accept or b"*/*" in accept:
         return reply
     if reply.status != 200 or not reply.body:
         return reply

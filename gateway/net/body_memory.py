@@ -32,7 +32,7 @@ SPARE_BYTES = 16 * 1024 * 1024  # so much more free memory may lie in the heap b
 PAGE_BYTES = resource.getpagesize()
 
 
-class Growing(Protocol):
+class Pausable(Protocol):
     """A body or an answer that is read from a connection."""
 
     def resume(self) -> None:
@@ -51,8 +51,8 @@ class BodyMemory:
         self.held = 0
         self.is_full = self.refuses = False
         self._holders: dict[str, int] = {}
-        self._waiting: dict[Growing, int] = {}  # with what each is counted for
-        self._kept: dict[asyncio.Task[Any], int] = {}
+        self._waiting: dict[Pausable, int] = {}  # with what each is counted for
+        self._answers: dict[asyncio.Task[Any], int] = {}
         self.limit_bytes = limit_bytes
 
     def change(self, limit_bytes: int) -> None:
@@ -86,18 +86,18 @@ class BodyMemory:
         """Counts an answer that has arrived, for the current task: until that is over, or has handed it on."""
         task = asyncio.current_task()
         assert task is not None  # answers are awaited
-        if task not in self._kept:
+        if task not in self._answers:
             task.add_done_callback(self.hand_on)
         size *= COPIES
-        self._kept[task] = self._kept.get(task, 0) + size
+        self._answers[task] = self._answers.get(task, 0) + size
         self.take(ARRIVED, size)
 
     def hand_on(self, task: asyncio.Task[Any] | None) -> None:
         """Stops counting what a task has kept: its caller's connection holds and counts it, or nobody."""
-        if task in self._kept:
-            self.give(ARRIVED, self._kept.pop(task))
+        if task in self._answers:
+            self.give(ARRIVED, self._answers.pop(task))
 
-    def must_wait(self, one: Growing, size: int = 0) -> bool:
+    def must_wait(self, reader: Pausable, size: int = 0) -> bool:
         """Whether there is no room for more of it; if so, its `resume` is called when there is.
 
         `size` is what it is counted for: as much again is what it takes to read it once it is complete.
@@ -107,11 +107,11 @@ class BodyMemory:
         """
         if not self.is_full:
             return False
-        self._waiting[one] = size
+        self._waiting[reader] = size
         if not self._is_arriving():
             return True
         first = next(iter(self._waiting))
-        if first is one:
+        if first is reader:
             return False
         first.resume()  # there was too little room for it before
         return True
@@ -122,10 +122,10 @@ class BodyMemory:
             self.is_full or self.held + sum(size + GROWTH_BYTES for size in self._waiting.values()) > self.limit_bytes
         )
 
-    def leave(self, one: Growing) -> None:
+    def leave(self, reader: Pausable) -> None:
         """Removes it from those that wait: it is complete or broken off."""
-        if one in self._waiting:
-            del self._waiting[one]
+        if reader in self._waiting:
+            del self._waiting[reader]
             if self._waiting and self._is_arriving():
                 next(iter(self._waiting)).resume()
 
@@ -139,11 +139,11 @@ class BodyMemory:
         if not self._waiting or self.is_full:
             return
         room = self.limit_bytes - self.held
-        for one, size in list(self._waiting.items()):
+        for reader, size in list(self._waiting.items()):
             room -= size + GROWTH_BYTES
             if room < 0 or self.is_full:  # not all at once: those that are nearly complete would be so together
                 return
-            one.resume()
+            reader.resume()
 
 
 class _HeapUse(ctypes.Structure):

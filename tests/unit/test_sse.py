@@ -6,44 +6,44 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.core.sse import Event, EventParser
+from gateway.core.sse import EventParser, SseEvent
 
 LIMIT = 64
 
 
-def events(*chunks: bytes) -> list[Event]:
+def events(*chunks: bytes) -> list[SseEvent]:
     parser = EventParser(LIMIT)
     return [event for chunk in chunks for event in parser.feed(chunk)]
 
 
 EVENTS = [
-    (b'data: {"a":1}\n\n', [Event(b'{"a":1}')]),
-    (b'data:{"a":1}\n\n', [Event(b'{"a":1}')]),  # the space may be missing
-    (b"data:  x\n\n", [Event(b" x")]),  # one space is removed, not all
-    (b"data: a\r\n\r\n", [Event(b"a")]),
-    (b"data: a\r\rdata: b\r\r", [Event(b"a"), Event(b"b")]),
-    (b"data: a\ndata: b\n\n", [Event(b"a\nb")]),
-    (b"data\ndata\n\n", [Event(b"\n")]),
-    (b"data: a\n\ndata: b\n", [Event(b"a")]),  # the last one is not complete
-    (b"data\n\n", [Event(b"")]),
+    (b'data: {"a":1}\n\n', [SseEvent(b'{"a":1}')]),
+    (b'data:{"a":1}\n\n', [SseEvent(b'{"a":1}')]),  # the space may be missing
+    (b"data:  x\n\n", [SseEvent(b" x")]),  # one space is removed, not all
+    (b"data: a\r\n\r\n", [SseEvent(b"a")]),
+    (b"data: a\r\rdata: b\r\r", [SseEvent(b"a"), SseEvent(b"b")]),
+    (b"data: a\ndata: b\n\n", [SseEvent(b"a\nb")]),
+    (b"data\ndata\n\n", [SseEvent(b"\n")]),
+    (b"data: a\n\ndata: b\n", [SseEvent(b"a")]),  # the last one is not complete
+    (b"data\n\n", [SseEvent(b"")]),
     (b"\n\n\n", []),
-    (b": ping\n\ndata: a\n\n", [Event(b"a")]),
-    (b"data: a\n: ping\ndata: b\n\n", [Event(b"a\nb")]),
-    (b"event: add\ndata: a\n\ndata: b\n\n", [Event(b"a", "add"), Event(b"b")]),
-    (b"event: add\n\ndata: b\n\n", [Event(b"b")]),  # an event without data is none
-    (b"event\ndata: a\n\n", [Event(b"a", "message")]),
-    (b"id: 7\nretry: 3000\ndata: a\n\nid\ndata: b\n\n", [Event(b"a"), Event(b"b")]),
-    (b"\xef\xbb\xbfdata: a\n\n", [Event(b"a")]),
+    (b": ping\n\ndata: a\n\n", [SseEvent(b"a")]),
+    (b"data: a\n: ping\ndata: b\n\n", [SseEvent(b"a\nb")]),
+    (b"event: add\ndata: a\n\ndata: b\n\n", [SseEvent(b"a", "add"), SseEvent(b"b")]),
+    (b"event: add\n\ndata: b\n\n", [SseEvent(b"b")]),  # an event without data is none
+    (b"event\ndata: a\n\n", [SseEvent(b"a", "message")]),
+    (b"id: 7\nretry: 3000\ndata: a\n\nid\ndata: b\n\n", [SseEvent(b"a"), SseEvent(b"b")]),
+    (b"\xef\xbb\xbfdata: a\n\n", [SseEvent(b"a")]),
     (b"\xef\xbbdata: a\n\n", []),  # half a byte order mark is part of the name
-    (b"data: a\n\n\xef\xbb\xbfdata: b\n\n", [Event(b"a")]),  # as is one that comes later
+    (b"data: a\n\n\xef\xbb\xbfdata: b\n\n", [SseEvent(b"a")]),  # as is one that comes later
     (b"database: a\nDATA: b\n data: c\n\n", []),
-    ("event: Grüße\ndata: 世界\n\n".encode(), [Event("世界".encode(), "Grüße")]),
-    (b"event: \xff\ndata: \xff\n\n", [Event(b"\xff", "\ufffd")]),
+    ("event: Grüße\ndata: 世界\n\n".encode(), [SseEvent("世界".encode(), "Grüße")]),
+    (b"event: \xff\ndata: \xff\n\n", [SseEvent(b"\xff", "\ufffd")]),
 ]
 
 
 @pytest.mark.parametrize(("stream", "expected"), EVENTS, ids=lambda item: repr(item)[:30])
-def test_a_stream_means_the_same_however_it_is_cut(stream: bytes, expected: list[Event]) -> None:
+def test_a_stream_means_the_same_however_it_is_cut(stream: bytes, expected: list[SseEvent]) -> None:
     assert events(stream) == expected
     assert events(*(stream[i : i + 1] for i in range(len(stream)))) == expected
     for cut in range(len(stream)):
@@ -83,7 +83,7 @@ def test_an_event_over_the_limit_is_left_out_and_counted(large: bytes, size: int
 
 def test_an_event_may_have_just_the_limit() -> None:
     data = b"x" * (LIMIT - len(b"data:"))
-    assert events(b"data:" + data + b"\n\n") == [Event(data)]
+    assert events(b"data:" + data + b"\n\n") == [SseEvent(data)]
     assert events(b"data:" + data + b"x\n\n") == []
 
 
@@ -97,4 +97,4 @@ def test_no_more_is_kept_than_the_limit(start: bytes) -> None:
 
 def test_comments_of_any_size_and_number_cost_an_event_nothing() -> None:
     comments = [b": still here\n"] * 100 + [b":" + b"x" * 2 * LIMIT + b"\n"]
-    assert events(b"data: a\n", *comments, b"\n") == [Event(b"a")]
+    assert events(b"data: a\n", *comments, b"\n") == [SseEvent(b"a")]

@@ -11,12 +11,11 @@ from gateway.net.client.events import EventBudget, EventReader
 from gateway.net.client.origin import Origin
 from gateway.net.client.pool import Limits, Pool
 from gateway.net.client.proxies import Proxies, Proxy
-from gateway.net.client.replies import Head, Reply, StreamedReply
+from gateway.net.client.replies import Reply, ReplyHead, StreamedReply
 
 __all__ = [
     "EventBudget",
     "EventReader",
-    "Head",
     "Kind",
     "Limits",
     "Origin",
@@ -24,6 +23,7 @@ __all__ = [
     "Proxies",
     "Proxy",
     "Reply",
+    "ReplyHead",
     "StreamedReply",
     "TransportError",
 ]

@@ -24,14 +24,14 @@ GZIP_BITS = 16 + zlib.MAX_WBITS  # with the header of gzip
 
 def coding_of(headers: Sequence[Header]) -> bytes | None:
     """The coding of a body if it is one that can be decoded here; None for a plain body, and for any other."""
-    named = [
+    codings = [
         word
         for name, value in headers
         if name == b"content-encoding"
         for part in value.lower().split(b",")
         if (word := part.strip()) not in (b"", b"identity")
     ]
-    return named[0] if len(named) == 1 and named[0] in (*GZIP, DEFLATE) else None
+    return codings[0] if len(codings) == 1 and codings[0] in (*GZIP, DEFLATE) else None
 
 
 def decoded_headers(headers: Sequence[Header]) -> tuple[Header, ...]:
@@ -48,21 +48,21 @@ class Inflater:
         self._size = self._members = 0
         self._inflate: zlib._Decompress | None = None
         self._is_plain = False  # although it should not be
-        self._given, self._at = b"", 0  # and how far that was taken
+        self._fed, self._at = b"", 0  # and how far that was taken
         self._tail = b""  # of what was taken, which is decoded next
         self._is_full = False  # the last piece, so that more may be decoded already
 
     def feed(self, data: bytes) -> None:
         """Takes the next bytes; `piece` is to be called until it returns nothing."""
-        self._given, self._at = self._given[self._at :] + data, 0
+        self._fed, self._at = self._fed[self._at :] + data, 0
 
     def piece(self) -> bytes:
         """The next decoded bytes, at most PIECE_BYTES; empty if more has to be fed. Raises TransportError."""
-        while self._is_full or self._tail or self._at < len(self._given):
+        while self._is_full or self._tail or self._at < len(self._fed):
             if self._inflate is None and not self._is_plain:
-                if len(self._given) < len(MAGIC):
+                if len(self._fed) < len(MAGIC):
                     return b""
-                self._begin(self._given)
+                self._begin(self._fed)
             out = self._decode(self._next())
             self._size += len(out)
             if self._size > self._max_body:
@@ -76,7 +76,7 @@ class Inflater:
         """What is left when all was fed and decoded. Raises TransportError for a body that was cut off."""
         if self._inflate is not None and not self._inflate.eof:
             raise TransportError(Kind.PROTOCOL, "The reply ends in the middle of its content coding.", sent=True)
-        return self._given[self._at :]  # one byte at most, which is in no coding
+        return self._fed[self._at :]  # one byte at most, which is in no coding
 
     def _begin(self, data: bytes) -> None:
         """Some bodies are not coded as they say; `deflate` should have the header of zlib, which some leave out."""
@@ -91,7 +91,7 @@ class Inflater:
     def _next(self) -> bytes:
         data, self._tail = self._tail, b""
         if not (data or self._is_full):
-            data = self._given[self._at : self._at + PIECE_BYTES]
+            data = self._fed[self._at : self._at + PIECE_BYTES]
             self._at += len(data)
         return data
 

@@ -20,7 +20,7 @@ FRAMING = frozenset((b"content-length", b"transfer-encoding"))
 CODINGS = frozenset((b"content-encoding", b"transfer-encoding"))
 
 
-class Exchange:
+class ReplyReceiver:
     """A request whose reply is reported as it arrives; `on_end` or `on_error` is called once, at the end.
 
     `on_body` raises TransportError to refuse the rest. `is_head`: the reply announces a body and carries none.
@@ -47,7 +47,7 @@ class _UnaskedError(Exception):
     """Stops the parser at bytes that follow a complete reply."""
 
 
-class Connection(SlicedInput, asyncio.Protocol):
+class PooledConnection(SlicedInput, asyncio.Protocol):
     """A socket, its parser, and the exchange under way, if any.
 
     `fresh` until the first exchange is over. `is_coded`: the reply names a content coding. `deadline` (in the loop's
@@ -61,8 +61,8 @@ class Connection(SlicedInput, asyncio.Protocol):
         self,
         head_bytes: int,
         parse_queue: ParseQueue,
-        release: Callable[[Connection], None],
-        discard: Callable[[Connection], None],
+        release: Callable[[PooledConnection], None],
+        discard: Callable[[PooledConnection], None],
     ) -> None:
         super().__init__()
         self.fresh = True
@@ -74,12 +74,12 @@ class Connection(SlicedInput, asyncio.Protocol):
         self._discard = discard
         self._transport: asyncio.Transport | None = None
         self._poll = select.poll()
-        self._exchange: Exchange | None = None
+        self._exchange: ReplyReceiver | None = None
         self._headers: list[tuple[bytes, bytes]] = []
         self._status = 0
         self._framing = 0  # bytes of the reply that are not body, less what its body allows
         self._loss: TransportError | None = None  # the socket is closed, but something is left to parse
-        self._head_done = self._ended = self._keep = self._has_eof = False
+        self._head_done = self._is_over = self._keep = self._has_eof = False
 
     @property
     def is_closed(self) -> bool:
@@ -95,18 +95,18 @@ class Connection(SlicedInput, asyncio.Protocol):
         transport = self._transport
         return transport is not None and not transport.is_closing() and not self._poll.poll(0)
 
-    def start(self, exchange: Exchange, data: bytes, deadline: float = inf) -> None:
+    def start(self, exchange: ReplyReceiver, data: bytes, deadline: float = inf) -> None:
         """Writes a request in one piece. From here on it counts as sent."""
         transport = self._transport
         assert self._exchange is None  # else the replies of two requests would mix
         assert transport is not None  # the pool hands out connections that have been made
         self._exchange = exchange
         self.deadline = deadline
-        self._head_done = self._ended = False
+        self._head_done = self._is_over = False
         self._framing = self.pieces = 0
         transport.write(data)
 
-    def hand_over(self, exchange: Exchange) -> None:
+    def hand_over(self, exchange: ReplyReceiver) -> None:
         """Reports the rest of the reply under way to another exchange."""
         self._exchange = exchange
 
@@ -126,7 +126,7 @@ class Connection(SlicedInput, asyncio.Protocol):
         else:
             self.read_on()
 
-    def abandon(self, exchange: Exchange) -> None:
+    def abandon(self, exchange: ReplyReceiver) -> None:
         """Drops the connection if that exchange is still under way. Reports nothing to the exchange."""
         if self._exchange is exchange:
             self._exchange = None
@@ -177,7 +177,7 @@ class Connection(SlicedInput, asyncio.Protocol):
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as exc:
             self._stopped(exc)
-        if self._ended:
+        if self._is_over:
             self._finish()
         elif self._framing > self._head_bytes:
             self.fail(self._framing_too_large())
@@ -227,7 +227,7 @@ class Connection(SlicedInput, asyncio.Protocol):
     # Called by the parser, inside feed_data. An exception stops it.
 
     def on_message_begin(self) -> None:
-        if self._ended:
+        if self._is_over:
             raise _UnaskedError
         self._headers, self.is_coded = [], False
 
@@ -249,7 +249,7 @@ class Connection(SlicedInput, asyncio.Protocol):
 
     def on_headers_complete(self) -> None:
         exchange = self._exchange
-        if exchange is None or self._ended:
+        if exchange is None or self._is_over:
             raise _UnaskedError
         status = self._status = self._parser.get_status_code()
         if status < 200:
@@ -264,18 +264,18 @@ class Connection(SlicedInput, asyncio.Protocol):
         exchange.on_head(status, tuple(self._headers))
         if exchange.is_head:
             # llhttp cannot know that no body follows, so its state is useless for another reply.
-            self._ended, self._keep = True, False
+            self._is_over, self._keep = True, False
 
     def on_body(self, chunk: bytes) -> None:
-        if self._exchange is None or self._ended:
+        if self._exchange is None or self._is_over:
             raise _UnaskedError
         self._framing -= (1 + FRAMING_PER_BYTE) * len(chunk)
         self.pieces += 1
         self._exchange.on_body(chunk)
 
     def on_message_complete(self) -> None:
-        if self._head_done and not self._ended:
-            self._ended = True
+        if self._head_done and not self._is_over:
+            self._is_over = True
             # After a 500, uvicorn closes the connection without announcing it if its application raised: the next
             # request would be written before that is seen, and lost.
             self._keep = self._parser.should_keep_alive() and self._status != 500
@@ -299,7 +299,7 @@ class Connection(SlicedInput, asyncio.Protocol):
 
     def _stopped(self, exc: Exception) -> None:
         """The parser has stopped. After a complete reply, that closes the connection and nothing else."""
-        if self._ended:
+        if self._is_over:
             self._keep = False
             return
         error = exc.__context__  # what a callback raised: httptools chains it

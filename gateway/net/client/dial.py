@@ -16,7 +16,7 @@ from collections.abc import Callable
 from itertools import chain, zip_longest
 from typing import Any
 
-from gateway.net.client.connection import Connection
+from gateway.net.client.connection import PooledConnection
 from gateway.net.client.errors import Kind, TransportError
 from gateway.net.client.origin import Origin
 from gateway.net.client.proxies import Proxy, open_tunnel
@@ -41,7 +41,7 @@ class Dialler:
         self._timeout_s = timeout_s
         self._lookup: asyncio.Future[list[Address]] | None = None
 
-    async def dial(self, make: Callable[[], Connection]) -> Connection:
+    async def dial(self, make: Callable[[], PooledConnection]) -> PooledConnection:
         """Opens one connection. Raises CONNECT, TLS or TIMEOUT; nothing has been sent then."""
         try:
             async with asyncio.timeout(self._timeout_s):
@@ -81,8 +81,8 @@ class Dialler:
     async def _look_up(self) -> list[Address]:
         loop = asyncio.get_running_loop()
         place = self._proxy or self._origin
-        found = await loop.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
-        return interleave([(family, address) for family, _, _, _, address in found])[:MAX_ADDRESSES]
+        entries = await loop.getaddrinfo(place.host, place.port, type=socket.SOCK_STREAM)
+        return interleave([(family, address) for family, _, _, _, address in entries])[:MAX_ADDRESSES]
 
     async def _tunnel(self, sock: socket.socket, proxy: Proxy) -> None:
         with contextlib.ExitStack() as undo:
@@ -90,7 +90,7 @@ class Dialler:
             await open_tunnel(sock, proxy, self._origin)
             undo.pop_all()
 
-    async def _wrap(self, sock: socket.socket, make: Callable[[], Connection]) -> Connection:
+    async def _wrap(self, sock: socket.socket, make: Callable[[], PooledConnection]) -> PooledConnection:
         """Puts the loop's transport, and TLS, on a connected socket."""
         connection = make()
         server_hostname = self._origin.host if self._ssl_context is not None else None

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
-from gateway.core.sse import Event, EventParser
+from gateway.core.sse import EventParser, SseEvent
 from gateway.net.client.errors import Kind, TransportError
 from gateway.net.client.replies import StreamedReply
 from gateway.net.sliced_input import ParseQueue
@@ -74,7 +74,7 @@ class EventReader:
         self._budget = budget
         self._queue = queue
         self._on_skipped = on_skipped
-        self._events: Iterator[Event | None] = iter(())
+        self._events: Iterator[SseEvent | None] = iter(())
         self._load = self._lines = 0
 
     @property
@@ -90,7 +90,7 @@ class EventReader:
     def __aiter__(self) -> EventReader:
         return self
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> SseEvent:
         """Waits for the next event. Raises TransportError, also for a stream that passes its budget."""
         while True:
             if self._load > MAX_LOAD:

@@ -16,7 +16,7 @@ from math import inf
 from typing import NamedTuple
 
 from gateway.net.body_memory import BodyMemory
-from gateway.net.client.connection import Connection, Headers
+from gateway.net.client.connection import Headers, PooledConnection
 from gateway.net.client.dial import Dialler
 from gateway.net.client.errors import Kind, TransportError
 from gateway.net.client.origin import Origin
@@ -87,13 +87,13 @@ class Pool:
         self._encode_head = partial(encode_head, own=headers, prefix=prefix) if prefix or headers else encode_head
         self._memory = memory
         self._authority = origin.authority
-        self._connecting: set[asyncio.Task[Connection]] = set()
-        self._live: set[Connection] = set()
-        self._idle: list[Connection] = []  # the most recently used last: the rest may grow old and expire
-        self._waiters: OrderedDict[asyncio.Future[Connection], None] = OrderedDict()
+        self._connecting: set[asyncio.Task[PooledConnection]] = set()
+        self._live: set[PooledConnection] = set()
+        self._idle: list[PooledConnection] = []  # the most recently used last: the rest may grow old and expire
+        self._waiters: OrderedDict[asyncio.Future[PooledConnection], None] = OrderedDict()
         self._next_round = inf  # when deadlines are looked at; the earliest of them, or a little later
         self._round_timer: asyncio.TimerHandle | None = None
-        self._bound: asyncio.AbstractEventLoop | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._is_closed = False
 
     async def request(
@@ -114,7 +114,7 @@ class Pool:
         `more` those of this one alone. `timeout_s` lasts until the last byte of the reply; `max_body` is in bytes.
         """
         head = self._encode_head(method, target, self._authority, headers, more, len(body))
-        loop = self._bound or self._bind()
+        loop = self._loop or self._bind()
         deadline = loop.time() + timeout_s
         connection = self._take_idle() or await self._wait_for_connection(timeout_s)
         exchange = exchanged(connection, method, max_body, self._memory)
@@ -179,7 +179,7 @@ class Pool:
         again if the whole body has arrived when the context ends, and closed otherwise.
         """
         head = self._encode_head(method, target, self._authority, headers, more, len(body))
-        loop = self._bound or self._bind()
+        loop = self._loop or self._bind()
         deadline = loop.time() + timeout_s
         connection = self._take_idle() or await self._wait_for_connection(min(timeout_s, idle_s))
         reply = StreamedReply(
@@ -212,21 +212,21 @@ class Pool:
         for task in self._connecting:
             task.cancel()
         while (waiter := self._next_waiter()) is not None:
-            waiter.set_exception(_closed("The connection pool was closed.", sent=False))
+            waiter.set_exception(_closed_error("The connection pool was closed.", sent=False))
         for connection in list(self._live):
-            connection.fail(_closed("The connection pool was closed.", sent=True))
+            connection.fail(_closed_error("The connection pool was closed.", sent=True))
         if self._connecting:
             await asyncio.gather(*self._connecting, return_exceptions=True)
             await asyncio.sleep(0)  # since Python 3.12 `gather` returns before the callbacks of tasks that were done
 
     def _bind(self) -> asyncio.AbstractEventLoop:
         """Remembers the loop: asking for it is a system call in Python 3.11, 5 % of the gateway's work for a call."""
-        self._bound = asyncio.get_running_loop()
-        return self._bound
+        self._loop = asyncio.get_running_loop()
+        return self._loop
 
     # Open connections.
 
-    def _take_idle(self) -> Connection | None:
+    def _take_idle(self) -> PooledConnection | None:
         while self._idle:
             connection = self._idle.pop()
             if connection.is_quiet():
@@ -234,7 +234,7 @@ class Pool:
             connection.drop()
         return None
 
-    def release(self, connection: Connection) -> None:
+    def release(self, connection: PooledConnection) -> None:
         """Gives a connection to the caller that has waited longest, or keeps it idle."""
         if self._is_closed or connection.is_closed:
             connection.drop()
@@ -242,13 +242,13 @@ class Pool:
         if self._waiters and (waiter := self._next_waiter()) is not None:
             waiter.set_result(connection)
             return
-        loop = self._bound or self._bind()
+        loop = self._loop or self._bind()
         connection.deadline = idle_until = loop.time() + self.limits.idle_s
         self._idle.append(connection)
         if idle_until < self._next_round:
             self._wake_at(loop, idle_until)
 
-    def discard(self, connection: Connection) -> None:
+    def discard(self, connection: PooledConnection) -> None:
         """Frees the slot of a connection that was given up, for the next caller in the queue."""
         if connection not in self._live:
             return
@@ -274,7 +274,7 @@ class Pool:
 
     # New connections, and the callers that wait.
 
-    async def _wait_for_connection(self, timeout_s: float) -> Connection:
+    async def _wait_for_connection(self, timeout_s: float) -> PooledConnection:
         """Queues for a connection. If a used one dies before this task runs, queues again in front of all others."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
@@ -287,17 +287,17 @@ class Pool:
                 return connection
             connection.drop()
             if connection.fresh:
-                raise _closed(HUNG_UP, sent=False)
+                raise _closed_error(HUNG_UP, sent=False)
             first = True
 
-    async def _queue(self, timeout_s: float, *, first: bool) -> Connection:
+    async def _queue(self, timeout_s: float, *, first: bool) -> PooledConnection:
         if self._is_closed:
-            raise _closed("The connection pool is closed.", sent=False)
+            raise _closed_error("The connection pool is closed.", sent=False)
         # Of those that wait, as many as there are free slots get a connection that is being or will be opened.
         if not first and len(self._waiters) + len(self._live) - self.limits.connections >= self.limits.waiters:
             raise TransportError(Kind.BUSY, "Too many requests wait for a connection.", sent=False)
         loop = asyncio.get_running_loop()
-        waiter: asyncio.Future[Connection] = loop.create_future()
+        waiter: asyncio.Future[PooledConnection] = loop.create_future()
         self._waiters[waiter] = None
         if first:
             self._waiters.move_to_end(waiter, last=False)
@@ -315,7 +315,7 @@ class Pool:
             self._waiters.pop(waiter, None)
             del waiter  # it leads to an error, and the traceback of that here
 
-    def _give_up(self, waiter: asyncio.Future[Connection]) -> None:
+    def _give_up(self, waiter: asyncio.Future[PooledConnection]) -> None:
         if not waiter.done():
             message = f"No connection to {self.origin} became free in time."
             waiter.set_exception(TransportError(Kind.TIMEOUT, message, sent=False))
@@ -330,10 +330,10 @@ class Pool:
             self._connecting.add(task)
             task.add_done_callback(self._dialled)
 
-    def _make_connection(self) -> Connection:
-        return Connection(self.limits.head_bytes, self.parse_queue, self.release, self.discard)
+    def _make_connection(self) -> PooledConnection:
+        return PooledConnection(self.limits.head_bytes, self.parse_queue, self.release, self.discard)
 
-    def _dialled(self, task: asyncio.Task[Connection]) -> None:
+    def _dialled(self, task: asyncio.Task[PooledConnection]) -> None:
         """Turns a connecting slot into a live connection or frees it; runs however the task ended."""
         self._connecting.discard(task)
         connection = None if task.cancelled() or task.exception() else task.result()
@@ -342,10 +342,10 @@ class Pool:
             self.release(connection)
         else:
             if not task.cancelled() and (waiter := self._next_waiter()) is not None:
-                waiter.set_exception(task.exception() or _closed(HUNG_UP, sent=False))
+                waiter.set_exception(task.exception() or _closed_error(HUNG_UP, sent=False))
             self._fill()
 
-    def _next_waiter(self) -> asyncio.Future[Connection] | None:
+    def _next_waiter(self) -> asyncio.Future[PooledConnection] | None:
         """Takes the caller that has waited longest from the queue, None if all have left."""
         while self._waiters:
             waiter, _ = self._waiters.popitem(last=False)
@@ -354,5 +354,5 @@ class Pool:
         return None
 
 
-def _closed(message: str, *, sent: bool) -> TransportError:
+def _closed_error(message: str, *, sent: bool) -> TransportError:
     return TransportError(Kind.CLOSED, message, sent=sent)

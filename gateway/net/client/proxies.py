@@ -131,10 +131,10 @@ def _matches(entry: str, origin: Origin) -> bool:
 
 def _split(entry: str) -> tuple[str, int | None]:
     """Host and port of an entry; an IPv6 address with a port has brackets."""
-    found = re.fullmatch(r"(?:\[([^\]]*)\]|([^:]*)):([0-9]{1,5})", entry)
-    if found is None:
+    match = re.fullmatch(r"(?:\[([^\]]*)\]|([^:]*)):([0-9]{1,5})", entry)
+    if match is None:
         return entry.strip("[]"), None
-    return found[1] if found[1] is not None else found[2], int(found[3])
+    return match[1] if match[1] is not None else match[2], int(match[3])
 
 
 async def open_tunnel(sock: socket.socket, proxy: Proxy, origin: Origin) -> None:

@@ -10,14 +10,14 @@ from msgspec import Struct
 
 from gateway.net.body_memory import ARRIVING, BodyMemory
 from gateway.net.client.codings import PIECE_BYTES, Inflater, coding_of, decoded, decoded_headers
-from gateway.net.client.connection import Connection, Exchange, Headers
+from gateway.net.client.connection import Headers, PooledConnection, ReplyReceiver
 from gateway.net.client.errors import Kind, TransportError
 
 AHEAD_BYTES = 64 * 1024  # of a stream of events that may wait for its reader
 UNCOUNTED_BYTES = 64 * 1024  # a body grows by so much before its share of the memory is counted again
 
 
-class Head(Struct, frozen=True):
+class ReplyHead(Struct, frozen=True):
     """What comes before a body. Header names are lower case; the order and repetitions are the server's."""
 
     status: int
@@ -31,7 +31,7 @@ class Head(Struct, frozen=True):
         return None
 
 
-class Reply(Head, frozen=True):
+class Reply(ReplyHead, frozen=True):
     """A complete reply."""
 
     body: bytes
@@ -55,7 +55,7 @@ def reply_of(status: int, headers: Headers, body: bytes, *, is_coded: bool) -> R
     return Reply(status, headers, body) if coding is None else CodedReply(status, headers, body, coding)
 
 
-class Incoming(Exchange):
+class Incoming(ReplyReceiver):
     """A body while it arrives: its bytes, its limit, and what it takes of the memory for bodies.
 
     While that memory is full, the connection is not read.
@@ -63,7 +63,7 @@ class Incoming(Exchange):
 
     __slots__ = ("_body", "_connection", "_counted", "_max_body", "_memory")
 
-    def __init__(self, connection: Connection, method: bytes, max_body: float, memory: BodyMemory | None) -> None:
+    def __init__(self, connection: PooledConnection, method: bytes, max_body: float, memory: BodyMemory | None) -> None:
         self.is_head = method == b"HEAD"
         self._connection = connection
         self._max_body = max_body
@@ -153,11 +153,11 @@ class StreamedReply(Incoming):
     `idle_s` while the reader waits ends the reply with TIMEOUT. What arrived before an error can be read before it.
     """
 
-    head: Head
+    head: ReplyHead
 
     def __init__(
         self,
-        connection: Connection,
+        connection: PooledConnection,
         method: bytes,
         *,
         idle_s: float,
@@ -191,10 +191,10 @@ class StreamedReply(Incoming):
                 if self._is_over:
                     raise StopAsyncIteration
                 await self._wait()
-            taken = self._take()
+            arrived = self._take()
             if inflater is None:
-                return taken
-            inflater.feed(taken)
+                return arrived
+            inflater.feed(arrived)
         if len(piece) == PIECE_BYTES:
             await asyncio.sleep(0)  # what took little on the wire may go on for long
         return piece
@@ -299,7 +299,7 @@ class StreamedReply(Incoming):
         coding = coding_of(headers) if self._connection.is_coded else None
         if coding is not None:
             self._inflater, headers = Inflater(coding, self._max_body), decoded_headers(headers)
-        self.head, self._has_head = Head(status, headers), True
+        self.head, self._has_head = ReplyHead(status, headers), True
         self._wake()
 
     def on_body(self, chunk: bytes) -> None:
@@ -345,10 +345,10 @@ class ReplyOrEvents(WholeReply):
         for name, value in headers:
             if name == b"content-type":
                 if value != b"application/json" and value.lower().startswith(b"text/event-stream"):
-                    self._stream(Head(status, headers))
+                    self._stream(ReplyHead(status, headers))
                 return
 
-    def _stream(self, head: Head) -> None:
+    def _stream(self, head: ReplyHead) -> None:
         """Gives the caller a stream, whose connection reports to that from now on."""
         events = self._events = StreamedReply(
             self._connection,

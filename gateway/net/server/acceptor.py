@@ -44,9 +44,9 @@ class Acceptor:
         loop = cast(uvloop.Loop, self._loop)
         server = await loop.create_server(self._make, **where, start_serving=False)
         self._servers.append(cast(asyncio.Server, server))
-        for bound in self._servers[-1].sockets:
+        for own in self._servers[-1].sockets:
             # The loop does not hand out its own; this is a duplicate.
-            self._sockets.append(socket.socket(fileno=os.dup(bound.fileno())))
+            self._sockets.append(socket.socket(fileno=os.dup(own.fileno())))
             self._sockets[-1].setblocking(False)
             self._sockets[-1].listen(BACKLOG)
             self._watch(self._sockets[-1])
@@ -74,7 +74,7 @@ class Acceptor:
         """Accepts what waits; the loop calls again in its next turn if there is more."""
         for _ in range(ACCEPTED_AT_ONCE):
             try:
-                accepted, address = listening.accept()
+                sock, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as exc:
@@ -82,13 +82,13 @@ class Acceptor:
                 self._loop.remove_reader(listening)
                 self._loop.call_later(NO_FILES_PAUSE_S, self._watch, listening)
                 return
-            accepted.setblocking(False)
-            task = self._loop.create_task(self._connect(accepted))
+            sock.setblocking(False)
+            task = self._loop.create_task(self._connect(sock))
             self._accepting.add(task)
             task.add_done_callback(self._accepting.discard)
             if self._tls:
                 self._handshakes.begin(network(address[0]), task)
 
-    async def _connect(self, accepted: socket.socket) -> None:
+    async def _connect(self, sock: socket.socket) -> None:
         with suppress(OSError, ssl.SSLError):  # the caller has left, or its handshake failed
-            await self._loop.connect_accepted_socket(self._make, accepted, **self._tls)
+            await self._loop.connect_accepted_socket(self._make, sock, **self._tls)

@@ -27,42 +27,42 @@ def bind_hosts(hosts: str | Sequence[str], port: int, *, shared: bool = False) -
 
     With `shared` other sockets may be bound to the same addresses, if they are shared, too.
     """
-    named = (hosts,) if isinstance(hosts, str) else tuple(hosts)
+    names = (hosts,) if isinstance(hosts, str) else tuple(hosts)
     if not 0 <= port <= 65535:
-        raise ListenError(named[0], port, "a port is at most 65535")
+        raise ListenError(names[0], port, "a port is at most 65535")
     attempts = 1 if port else ATTEMPTS
     while True:
         attempts -= 1
         try:
-            return _bind_all(named, port, shared=shared)
+            return _bind_all(names, port, shared=shared)
         except ListenError:
             if not attempts:
                 raise
 
 
 def _bind_all(hosts: Sequence[str], port: int, *, shared: bool) -> list[socket.socket]:
-    bound: dict[Place, socket.socket] = {}
+    sockets: dict[Place, socket.socket] = {}
     host = hosts[0]
     try:
         for host in hosts:
             for place in _places(host):
-                if place not in bound:
+                if place not in sockets:
                     family, (address, *scope) = place
-                    bound[place] = bind_one(family, (address, port, *scope), shared=shared)
-                    port = bound[place].getsockname()[1]  # for 0 the one of the first, which all others use
+                    sockets[place] = bind_one(family, (address, port, *scope), shared=shared)
+                    port = sockets[place].getsockname()[1]  # for 0 the one of the first, which all others use
     except OSError as exc:
-        for sock in bound.values():
+        for sock in sockets.values():
             sock.close()
         raise cannot_listen(host, port, exc) from exc
-    return list(bound.values())
+    return list(sockets.values())
 
 
 def _places(host: str) -> Iterator[Place]:
     """The addresses of a host. Raises OSError."""
     for name in EVERY_ADDRESS.get(host, (host,)):
         if name != host or host not in EVERY_ADDRESS or _has_family(socket.AF_INET6):
-            found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            yield from ((family, (at[0], *at[2:])) for family, _, _, _, at in found)
+            entries = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            yield from ((family, (at[0], *at[2:])) for family, _, _, _, at in entries)
 
 
 def _has_family(family: socket.AddressFamily) -> bool:

@@ -15,7 +15,7 @@ from gateway.core.tracing import made_id, sent_id
 from gateway.net.server.exchange import Exchange
 from gateway.net.server.listener import Listener, Service
 from gateway.net.server.options import MAX_PIPELINED, MIN_PROGRESS_BYTES, SPARE_CONNECTIONS, UNREAD_BYTES
-from gateway.net.server.refusals import Refusal, Refused, answer
+from gateway.net.server.refusals import RefusedRequest, ServerRefusal, answer
 from gateway.net.server.request_reader import BODY, CLOSED, HEAD, RequestReader
 from gateway.net.sliced_input import NOTHING
 
@@ -60,7 +60,7 @@ class Connection(RequestReader):
         if open_count >= listener.max_connections + SPARE_CONNECTIONS:
             transport.abort()
         elif open_count >= listener.max_connections:
-            self._close_after(self._refuse_unseen(Refusal.CONNECTIONS, {}))
+            self._close_after(self._refuse_unseen(ServerRefusal.CONNECTIONS, {}))
         elif not listener.admits(transport):  # the certificates were replaced in the middle of its handshake
             transport.abort()
 
@@ -144,11 +144,11 @@ class Connection(RequestReader):
     # Requests
 
     def open(self, scope: Scope, fields: Mapping[bytes, bytes], expects: bool, reusable: bool) -> None:
-        """Runs the application, or queues the request behind one that still runs. Raises Refused."""
+        """Runs the application, or queues the request behind one that still runs. Raises RefusedRequest."""
         exchange = Exchange(self, scope, fields, expects, reusable)
         if self.running is not None:
             if len(self.queued) >= MAX_PIPELINED:
-                raise Refused(Refusal.PIPELINED)
+                raise RefusedRequest(ServerRefusal.PIPELINED)
             self.pause_reading()
             self.queued.append(exchange)
         self.state, self.deadline, self.head_bytes = BODY, None, 0
@@ -183,7 +183,7 @@ class Connection(RequestReader):
             self.dropped_bytes = 0
             exchange.body = b""
 
-    def refuse(self, refused: Refused) -> None:
+    def refuse(self, refused: RefusedRequest) -> None:
         """Reads no more requests, and answers why once the requests before are answered."""
         why = refused.why
         log.debug("refused a request", extra={"status": why.status, "reason": why.reason})
@@ -208,7 +208,7 @@ class Connection(RequestReader):
         else:
             self.refusal = response
 
-    def _refuse_unseen(self, why: Refusal, fields: Mapping[bytes, bytes]) -> bytes:
+    def _refuse_unseen(self, why: ServerRefusal, fields: Mapping[bytes, bytes]) -> bytes:
         """Reports a request that the application does not see; returns the answer. `fields`: its headers so far."""
         request_id = sent_id(fields) or made_id()
         self.service.refused(why, request_id, self.client)

@@ -16,7 +16,7 @@ from gateway.core.tracing import sent_id
 from gateway.core.wire import SERVED, Headers
 from gateway.net.server.channel import Channel
 from gateway.net.server.options import MAX_UNREAD_BYTES, UNCOUNTED_BYTES
-from gateway.net.server.refusals import STATUS_LINE, Refusal, answer
+from gateway.net.server.refusals import STATUS_LINE, ServerRefusal, answer
 
 log = logging.getLogger("gateway.server")
 
@@ -83,7 +83,7 @@ class Exchange(Struct, eq=False):
         if not self.response_complete and not self.disconnected:
             self._answer_for_application()
 
-    def fail(self, answered: Refusal | None = None) -> bool:
+    def fail(self, answered: ServerRefusal | None = None) -> bool:
         """Cancels the application unless it is kept: its caller has left, and what it waits for may be expensive.
 
         `answered` is what the caller was answered with instead, for the application to see. Returns whether the
@@ -298,7 +298,7 @@ class Exchange(Struct, eq=False):
             return
         self.held, self.keep_alive, self.response_started = None, False, True
         self.response_complete = True
-        self.owner.transport.write(answer(Refusal.FAILED, sent_id(self.fields)))
+        self.owner.transport.write(answer(ServerRefusal.FAILED, sent_id(self.fields)))
         self.owner.on_response_complete()
 
 
@@ -322,4 +322,4 @@ def _field(name: bytes) -> bytes:
     if TOKEN.fullmatch(name) is None:
         raise RuntimeError("The application sent a header that would break the framing.")
     line = name.lower() + b": "
-    return next((known for known in (LENGTH, CONNECTION, CODING) if known == line), line)
+    return next((special for special in (LENGTH, CONNECTION, CODING) if special == line), line)

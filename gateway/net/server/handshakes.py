@@ -35,7 +35,7 @@ class Handshakes:
         if len(self._by_network.get(network, ())) >= max(most // SHARE, LEAST):
             self._end_oldest(network)
         elif self._count >= most:
-            self._end_oldest(max(self._by_network, key=lambda each: len(self._by_network[each])))
+            self._end_oldest(max(self._by_network, key=lambda name: len(self._by_network[name])))
         self._by_network.setdefault(network, {})[task] = None
         self._count += 1
         task.add_done_callback(partial(self._forget, network))

@@ -10,7 +10,7 @@ import re
 from functools import lru_cache
 
 from gateway.net.server.options import MAX_HEADERS
-from gateway.net.server.refusals import Refusal, Refused
+from gateway.net.server.refusals import RefusedRequest, ServerRefusal
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -25,25 +25,25 @@ def check_fields(headers: Headers, version: str) -> dict[bytes, bytes]:
     """Returns the headers by lower-case name, the last of each.
 
     Raises:
-        Refused: there are too many, or Host or the framing could be understood in two ways.
+        RefusedRequest: there are too many, or Host or the framing could be understood in two ways.
     """
     if len(headers) > MAX_HEADERS:
-        raise Refused(Refusal.MANY_HEADERS)
+        raise RefusedRequest(ServerRefusal.MANY_HEADERS)
     fields = dict(headers)
     if len(fields) != len(headers) and sum(name == b"host" for name, _ in headers) > 1:
-        raise Refused(Refusal.REPEATED_HOST)
+        raise RefusedRequest(ServerRefusal.REPEATED_HOST)
     if version not in ("1.1", "1.0"):
-        raise Refused(Refusal.VERSION)
+        raise RefusedRequest(ServerRefusal.VERSION)
     host = fields.get(b"host")
     if host is None:
         if version == "1.1":
-            raise Refused(Refusal.NO_HOST)
+            raise RefusedRequest(ServerRefusal.NO_HOST)
     elif len(host) > MAX_HOST_BYTES or not is_host(host):
-        raise Refused(Refusal.BAD_HOST)
+        raise RefusedRequest(ServerRefusal.BAD_HOST)
     coding = fields.get(b"transfer-encoding")
     # RFC 9112 section 6.1: HTTP/1.0 has no codings, so a hop before us may have framed this message differently.
     if coding is not None and (coding.lower() != b"chunked" or version == "1.0"):
-        raise Refused(Refusal.FRAMING)
+        raise RefusedRequest(ServerRefusal.FRAMING)
     return fields
 
 
@@ -60,18 +60,18 @@ def split_target(target: bytes, host: bytes | None) -> tuple[bytes, bytes]:
     win where they differ, and a hop before us that chose by the header would have let another host through.
 
     Raises:
-        Refused: it is neither a path nor such a URL.
+        RefusedRequest: it is neither a path nor such a URL.
     """
     if not target.startswith(b"/"):
         absolute = ABSOLUTE.fullmatch(target)
         if absolute is None:
-            raise Refused(Refusal.TARGET)
+            raise RefusedRequest(ServerRefusal.TARGET)
         if host is None or absolute[1].lower() != host.lower():
-            raise Refused(Refusal.OTHER_HOST)
+            raise RefusedRequest(ServerRefusal.OTHER_HOST)
         target = absolute[2] if absolute[2].startswith(b"/") else b"/" + absolute[2]
     path, _, query = target.partition(b"?")
     if HASH in target:
-        raise Refused(Refusal.FRAGMENT)
+        raise RefusedRequest(ServerRefusal.FRAGMENT)
     return path, query
 
 

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Scope
 
 from gateway.net.body_memory import BodyMemory
 from gateway.net.server.options import BODY_MEMORY_BYTES, RESERVED_CONNECTIONS, ServerOptions
-from gateway.net.server.refusals import Refusal
+from gateway.net.server.refusals import ServerRefusal
 from gateway.net.server.tls import ServingContext
 from gateway.net.sliced_input import ParseQueue
 
@@ -31,7 +31,7 @@ class Service:
 
     app: ASGIApp
     # Called for a request that the application never sees: the cause, its id, and the caller as `client` of a scope.
-    refused: Callable[[Refusal, bytes, tuple[str, int] | None], None] = lambda why, request_id, client: None
+    refused: Callable[[ServerRefusal, bytes, tuple[str, int] | None], None] = lambda why, request_id, client: None
     handshake_failed: Callable[[str], None] = lambda reason: None  # with OpenSSL's word for why
     # Whether an answer that is due depends on a request yet to come, such as a callback, and on one at this path. Such
     # bodies wait for memory and are never refused.

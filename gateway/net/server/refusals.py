@@ -25,7 +25,7 @@ CODES = {
 }
 
 
-class Refusal(Enum):
+class ServerRefusal(Enum):
     """One cause: its word for the log (`reason`), its status, and the sentence for the caller."""
 
     NOT_HTTP = "not_http", 400, "The request is not valid HTTP/1.1."
@@ -65,15 +65,15 @@ class Refusal(Enum):
         return CODES.get(self.status, ErrorCode.INVALID_REQUEST)
 
 
-class Refused(Exception):  # noqa: N818 - an answer, not a fault
+class RefusedRequest(Exception):  # noqa: N818 - an answer, not a fault
     """A request this server does not take."""
 
-    def __init__(self, why: Refusal) -> None:
+    def __init__(self, why: ServerRefusal) -> None:
         super().__init__(why.message)
         self.why = why
 
 
-def answer(why: Refusal, request_id: bytes) -> bytes:
+def answer(why: ServerRefusal, request_id: bytes) -> bytes:
     """Encodes a whole answer that ends the connection; an empty id is left out."""
     body = json.dumps({"message": why.message, "code": why.code}).encode()
     return (

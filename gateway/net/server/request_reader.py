@@ -15,7 +15,7 @@ from gateway.net.server.exchange import Exchange
 from gateway.net.server.head import check_fields, head_size, split_target
 from gateway.net.server.listener import Listener, Service
 from gateway.net.server.options import COUNTED_AHEAD_BYTES, MAX_TARGET_BYTES, MAX_UNREAD_BYTES, READ_AHEAD_BYTES
-from gateway.net.server.refusals import Refusal, Refused
+from gateway.net.server.refusals import RefusedRequest, ServerRefusal
 from gateway.net.sliced_input import FRAMING_PER_BYTE, MAX_PIECES, NOTHING, SLICE_BYTES
 
 FRAMING_AND_BODY = 1 + FRAMING_PER_BYTE  # bytes that may be read for one of a body
@@ -64,13 +64,13 @@ class RequestReader(Channel):
         self.dropped_bytes = 0  # of a body that arrived after its answer
 
     def open(self, scope: Scope, fields: Mapping[bytes, bytes], expects: bool, reusable: bool) -> None:
-        """Begins to answer a request whose head has been read, or queues it. Raises Refused.
+        """Begins to answer a request whose head has been read, or queues it. Raises RefusedRequest.
 
         `expects`: it waits for 100 Continue; `reusable`: another request may follow.
         """
         raise NotImplementedError
 
-    def refuse(self, refused: Refused) -> None:
+    def refuse(self, refused: RefusedRequest) -> None:
         """Reads no more requests, and answers why once the requests before are answered."""
         raise NotImplementedError
 
@@ -90,14 +90,14 @@ class RequestReader(Channel):
         try:
             self.parser.feed_data(data)
             if self.head_bytes > self.max_head_bytes and self.state is not IDLE:
-                raise Refused(Refusal.LARGE_FRAMING if self.state is BODY else Refusal.LARGE_HEAD)
+                raise RefusedRequest(ServerRefusal.LARGE_FRAMING if self.state is BODY else ServerRefusal.LARGE_HEAD)
             if self.pieces > MAX_PIECES:
                 self.queue_for_parsing(self.listener.parse_queue, self.transport)
         except httptools.HttpParserUpgrade as exc:
             self._decline_upgrade(data[exc.args[0] :])
         except httptools.HttpParserError as exc:
             self.refuse(_refused(exc))
-        except Refused as exc:
+        except RefusedRequest as exc:
             self.refuse(exc)
 
     def _decline_upgrade(self, rest: bytes) -> None:
@@ -120,7 +120,7 @@ class RequestReader(Channel):
     def on_url(self, url: bytes) -> None:
         self.url += url
         if len(self.url) > MAX_TARGET_BYTES:
-            raise Refused(Refusal.LONG_TARGET)
+            raise RefusedRequest(ServerRefusal.LONG_TARGET)
 
     def on_header(self, name: bytes, value: bytes) -> None:
         self.headers.append((name.lower(), value.rstrip(BLANKS)))
@@ -130,17 +130,17 @@ class RequestReader(Channel):
         if self.is_uncounted or self.head_bytes > self.max_head_bytes:
             self.is_uncounted = False
             if head_size(self.url, self.headers) > self.max_head_bytes:
-                raise Refused(Refusal.LARGE_HEAD)
+                raise RefusedRequest(ServerRefusal.LARGE_HEAD)
         fields = check_fields(self.headers, version)
         path, query = split_target(self.url, fields.get(b"host"))
         method = self.parser.get_method().decode("ascii")
         if method == "CONNECT":
-            raise Refused(Refusal.CONNECT)
+            raise RefusedRequest(ServerRefusal.CONNECT)
         text = path.decode("ascii")
         if self.serves is not None and not self.serves(text):
-            raise Refused(Refusal.DRAINING if self.listener.is_late else Refusal.CONNECTIONS)
+            raise RefusedRequest(ServerRefusal.DRAINING if self.listener.is_late else ServerRefusal.CONNECTIONS)
         if self.memory.refuses and not (text.endswith(ALWAYS) or self.service.is_awaited(text)):
-            raise Refused(Refusal.ANSWER_MEMORY)
+            raise RefusedRequest(ServerRefusal.ANSWER_MEMORY)
         scope = {
             "type": "http",
             "asgi": ASGI,
@@ -169,7 +169,7 @@ class RequestReader(Channel):
         if exchange.response_complete:
             self.dropped_bytes += size
             if self.dropped_bytes > MAX_UNREAD_BYTES:
-                raise Refused(Refusal.UNWANTED_BODY)
+                raise RefusedRequest(ServerRefusal.UNWANTED_BODY)
             return
         exchange.received += size
         if exchange.received > exchange.allowed:
@@ -199,15 +199,15 @@ class RequestReader(Channel):
     # The memory for bodies
 
     def _count(self, exchange: Exchange) -> None:
-        """Counts what has arrived of a body in memory. Raises Refused when there is no room for it."""
+        """Counts what has arrived of a body in memory. Raises RefusedRequest when there is no room for it."""
         memory, size = self.memory, exchange.received + COUNTED_AHEAD_BYTES
         is_result = self.service.is_awaited(exchange.scope["path"])
         holder = ARRIVING if is_result else self.holder(exchange)
         if not is_result:
             if not memory.fits_share(holder, size - (exchange.counted if holder == exchange.counted_for else 0)):
-                raise Refused(Refusal.CALLER_MEMORY)
+                raise RefusedRequest(ServerRefusal.CALLER_MEMORY)
             if not memory.fits_bodies(size - exchange.counted):
-                raise Refused(Refusal.BODY_MEMORY)
+                raise RefusedRequest(ServerRefusal.BODY_MEMORY)
         memory.take(holder, size)
         if exchange.counted:
             memory.give(exchange.counted_for, exchange.counted)
@@ -245,17 +245,17 @@ class _LastBody:
 
     def on_message_begin(self) -> None:
         if self._begun:
-            raise Refused(Refusal.EXTRA_REQUEST)
+            raise RefusedRequest(ServerRefusal.EXTRA_REQUEST)
         self._begun = True
 
 
-def _refused(error: httptools.HttpParserError) -> Refused:
+def _refused(error: httptools.HttpParserError) -> RefusedRequest:
     """Why the parser stopped: what a handler has raised, or that the request is malformed.
 
     Without the traceback: its frames lead back to it, and such a cycle keeps the connection and all it has read in
     memory until the collector finds it.
     """
     cause = error.__context__
-    if isinstance(cause, Refused):
+    if isinstance(cause, RefusedRequest):
         return cause.with_traceback(None)
-    return Refused(Refusal.NOT_HTTP)
+    return RefusedRequest(ServerRefusal.NOT_HTTP)

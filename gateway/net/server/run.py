@@ -208,9 +208,9 @@ def connections_for(files: int) -> int:
     return max(files - OTHER_FILES, 2) // 2
 
 
-def most_connections(asked: int | None) -> int:
-    """How many callers may be connected: `asked`, else MANY_CONNECTIONS or as many as open files allow."""
-    return asked or min(MANY_CONNECTIONS, connections_for(raise_open_files()))
+def most_connections(limit: int | None) -> int:
+    """How many callers may be connected: `limit`, else MANY_CONNECTIONS or as many as open files allow."""
+    return limit or min(MANY_CONNECTIONS, connections_for(raise_open_files()))
 
 
 def report_capacity(max_connections: int) -> None:

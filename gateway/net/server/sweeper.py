@@ -13,7 +13,7 @@ from gateway.net.body_memory import Heap
 from gateway.net.server.connection import Connection
 from gateway.net.server.listener import Listener
 from gateway.net.server.options import LINGER_S, PRESSED_S, SWEEP_BATCH
-from gateway.net.server.refusals import Refusal, Refused
+from gateway.net.server.refusals import RefusedRequest, ServerRefusal
 from gateway.net.server.request_reader import ReadState
 
 log = logging.getLogger("gateway.server")
@@ -25,7 +25,7 @@ class Sweeper:
     def __init__(self, loop: asyncio.AbstractEventLoop, listener: Listener) -> None:
         self._loop = loop
         self._listener = listener
-        self._relief = Relief(listener)
+        self._pressure = MemoryPressure(listener)
         self._heap = Heap()
         self._due: list[Connection] = []
         self._next = loop.call_later(listener.options.sweep_s, self._start)
@@ -35,7 +35,7 @@ class Sweeper:
         self._next.cancel()
 
     def _start(self) -> None:
-        self._relief.look(self._loop.time())
+        self._pressure.look(self._loop.time())
         self._heap.trim()
         listener = self._listener
         self._due = [*listener.connections, *listener.late, *listener.reserved]
@@ -88,14 +88,14 @@ def _expire(connection: Connection) -> None:
         case ReadState.IDLE:
             connection.transport.close()
         case ReadState.HEAD:
-            connection.refuse(Refused(Refusal.SLOW_HEAD))
+            connection.refuse(RefusedRequest(ServerRefusal.SLOW_HEAD))
         case ReadState.BODY:
-            connection.refuse(Refused(Refusal.SLOW_BODY))
+            connection.refuse(RefusedRequest(ServerRefusal.SLOW_BODY))
         case ReadState.CLOSED:
             connection.transport.abort()
 
 
-class Relief:
+class MemoryPressure:
     """Makes room in memory when there is too little."""
 
     def __init__(self, listener: Listener) -> None:
@@ -116,7 +116,7 @@ class Relief:
             for connection in self._listener.unread
             if (waited := connection.slow_for(now)) >= PRESSED_S
         ]
-        for _, connection in sorted(slow, key=lambda one: one[0], reverse=True):
+        for _, connection in sorted(slow, key=lambda pair: pair[0], reverse=True):
             if (is_short and not memory.fits_bodies(0)) or not memory.fits_share(connection.unread_holder, 0):
                 connection.drop_unread()
                 dropped += 1

@@ -98,12 +98,12 @@ class ServingContext(ssl.SSLContext):
         """Serves new connections with the certificates of the other one."""
         self._current, self._entry = other._current, other._entry
 
-    def admits(self, shown: ssl.SSLObject | None) -> bool:
+    def admits(self, handshake: ssl.SSLObject | None) -> bool:
         """Whether the caller of that handshake would get in today.
 
         That is so if no authority was removed since, and no more is required.
         """
-        then, now = shown.entry if isinstance(shown, Handshake) else None, self._entry
+        then, now = handshake.entry if isinstance(handshake, Handshake) else None, self._entry
         if then is None or then is now or now.mode == ssl.CERT_NONE:
             return True
         return then.mode >= now.mode and then.authorities <= now.authorities
@@ -117,10 +117,10 @@ class ServingContext(ssl.SSLContext):
         session: ssl.SSLSession | None = None,
     ) -> ssl.SSLObject:
         """Begins a handshake."""
-        begun = self._current.wrap_bio(incoming, outgoing, server_side=True)
-        assert isinstance(begun, Handshake)
-        begun.refused, begun.entry = self.refused, self._entry
-        return begun
+        handshake = self._current.wrap_bio(incoming, outgoing, server_side=True)
+        assert isinstance(handshake, Handshake)
+        handshake.refused, handshake.entry = self.refused, self._entry
+        return handshake
 
 
 def _authorities(file: str | None) -> frozenset[bytes]:

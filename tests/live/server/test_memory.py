@@ -17,7 +17,7 @@ from starlette.types import Receive, Scope, Send
 from gateway.net.body_memory import ARRIVING
 from gateway.net.server import Addresses, Listener, ServingContext
 from gateway.net.server.options import PRESSED_S, UNCOUNTED_BYTES
-from gateway.net.server.sweeper import Relief
+from gateway.net.server.sweeper import MemoryPressure
 from tests.live.server.harness import OPTIONS, Application, Wire, calling, echo, request, respond, serving_with
 from tests.support.authority import Authority
 from tests.support.processes import until
@@ -151,16 +151,16 @@ async def test_an_answer_counts_as_a_whole_until_its_last_byte_is_sent() -> None
 async def test_callers_who_do_not_read_are_cut_off_when_there_is_no_room_and_readers_are_not() -> None:
     size, loop = 5 * LIMIT, asyncio.get_running_loop()  # more than sockets hold
     async with serving() as running, AsyncExitStack() as stack:
-        relief, memory = Relief(running.listener), running.listener.memory
+        pressure, memory = MemoryPressure(running.listener), running.listener.memory
         await never_reading(running, stack, size)
         reader: Wire = await stack.enter_async_context(calling(running.addresses.public))
         reader.say(request(f"/big?{size}"))
         await running.until_held(size + LIMIT)
-        relief.look(loop.time())
+        pressure.look(loop.time())
         assert len(running.listener.unread) == 2  # both have just begun
         whole = await reader.answer()
         assert len(whole.body) == size
-        relief.look(loop.time() + PRESSED_S)
+        pressure.look(loop.time() + PRESSED_S)
         assert running.listener.unread == set()
         assert memory.held == 0
         assert not memory.refuses
@@ -180,7 +180,7 @@ async def test_they_are_cut_off_too_when_there_is_some_room_but_too_little_for_t
     size, callers, now = 2 * LIMIT, 5, asyncio.get_running_loop().time()
     # None of them holds more than its share.
     async with serving(holder_of=lambda scope: str(scope["client"])) as running, AsyncExitStack() as stack:
-        relief, memory, one = Relief(running.listener), running.listener.memory, Arriving()
+        pressure, memory, one = MemoryPressure(running.listener), running.listener.memory, Arriving()
         memory.change(callers * size + LIMIT)
         for _ in range(callers):
             await never_reading(running, stack, size)
@@ -191,8 +191,8 @@ async def test_they_are_cut_off_too_when_there_is_some_room_but_too_little_for_t
         memory.give("another", LIMIT)  # who has read all of its answer
         assert not memory.is_full
         assert not one.goes_on
-        relief.look(now)
-        relief.look(now + PRESSED_S)
+        pressure.look(now)
+        pressure.look(now + PRESSED_S)
         assert len(running.listener.unread) < callers
         assert one.goes_on
 
@@ -200,12 +200,12 @@ async def test_they_are_cut_off_too_when_there_is_some_room_but_too_little_for_t
 async def test_calls_are_refused_when_no_room_can_be_made_and_health_is_not() -> None:
     application = Application()
     async with serving(application) as running, calling(running.addresses.public) as wire:
-        memory, relief = running.listener.memory, Relief(running.listener)
+        memory, pressure = running.listener.memory, MemoryPressure(running.listener)
         memory.take("others", LIMIT + 1)
-        relief.look(0.0)
+        pressure.look(0.0)
         wire.say(request("/a"))
         assert (await wire.answer()).status == 200
-        relief.look(2 * PRESSED_S)
+        pressure.look(2 * PRESSED_S)
         wire.say(request("/health"))
         assert (await wire.answer()).status == 200
         wire.say(request("/b"))

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from gateway.bridge.handshake import Ready
-from gateway.bridge.relay import Asked, BusyError, Relay
+from gateway.bridge.relay import BusyError, PendingRequest, RequestRelay
 from gateway.bridge.unread import Unread
 
 Answer = Callable[[Any], list[Any]]
@@ -31,17 +31,17 @@ class Pipe:
         """Never waits."""
 
 
-def relayed() -> tuple[Relay, Pipe, set[Unread[bytes]]]:
+def relayed() -> tuple[RequestRelay, Pipe, set[Unread[bytes]]]:
     pipe, listeners = Pipe(), set[Unread[bytes]]()
-    return Relay(pipe, listeners), pipe, listeners
+    return RequestRelay(pipe, listeners), pipe, listeners
 
 
-def say(relay: Relay, **members: Any) -> None:
+def say(relay: RequestRelay, **members: Any) -> None:
     """Has the server say a message."""
     relay.receive(json.dumps({"jsonrpc": "2.0", **members}).encode() + b"\n")
 
 
-def got(asked: Asked) -> list[Any]:
+def got(asked: PendingRequest) -> list[Any]:
     """The messages that have come for a request so far."""
     return [json.loads(asked.replies.get_nowait().message) for _ in range(asked.replies.qsize())]
 
@@ -56,7 +56,7 @@ class Server:
         self._ready = ready
         self._is_busy = is_busy
 
-    async def ready(self, *, is_modern: bool) -> tuple[Relay, Ready]:
+    async def ready(self, *, is_modern: bool) -> tuple[RequestRelay, Ready]:
         if self._is_busy:
             raise BusyError
         return self.relay, self._ready

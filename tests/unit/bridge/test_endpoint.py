@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.bridge.endpoint import MAX_BODY_BYTES, Endpoint
+from gateway.bridge.endpoint import MAX_BODY_BYTES, BridgeEndpoint
 from gateway.bridge.handshake import Ready
 from gateway.bridge.relay import MAX_UNSENT_BYTES
 from gateway.bridge.run import LOCAL_NAMES, PATH
@@ -36,7 +36,7 @@ def answer(message: Any) -> list[Any]:
 @asynccontextmanager
 async def bridge(ready: Ready = LEGACY_ONE, **more: bool) -> AsyncIterator[tuple[httpx.AsyncClient, Server]]:
     server = Server(answer, ready, **more)
-    transport = httpx.ASGITransport(Endpoint(PATH, server, LOCAL_NAMES))
+    transport = httpx.ASGITransport(BridgeEndpoint(PATH, server, LOCAL_NAMES))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1:9110") as http:
         yield http, server
 

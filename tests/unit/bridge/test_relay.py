@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.bridge.relay import CANCELLED, ENDED, MAX_UNSENT_BYTES, MAX_WAITING, BusyError, Reply
+from gateway.bridge.relay import CANCELLED, ENDED, MAX_UNSENT_BYTES, MAX_WAITING, BusyError, RelayedReply
 from gateway.bridge.unread import MAX_QUEUED, MAX_QUEUED_BYTES, Unread
 from gateway.protocols.mcp.wire import INTERNAL, NO_METHOD, SUBSCRIPTION_MEMBER
 from tests.unit.bridge.pipes import got, relayed, say
@@ -131,7 +131,7 @@ async def test_a_request_that_its_caller_cancels_is_cancelled_there_under_our_id
     (told,) = pipe.sent[1:]
     assert told["params"] == {"requestId": number, "reason": "why"}
     say(relay, id=number, result={})
-    assert [asked.replies.get_nowait() for _ in range(asked.replies.qsize())] == [Reply(b"", is_last=True)]
+    assert [asked.replies.get_nowait() for _ in range(asked.replies.qsize())] == [RelayedReply(b"", is_last=True)]
 
 
 async def test_a_request_whose_caller_has_left_is_cancelled_there() -> None:

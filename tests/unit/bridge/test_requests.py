@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gateway.bridge.requests import Refused, check_caller, check_modern, read_message
+from gateway.bridge.requests import BridgeRefusal, check_caller, check_modern, read_message
 from gateway.bridge.run import LOCAL_NAMES, is_loopback
 from gateway.protocols.mcp.wire import CAPABILITIES_MEMBER, MODERN, VERSION_MEMBER
 
@@ -39,7 +39,7 @@ def test_pages_of_other_sites_are_refused_and_names_that_were_made_to_lead_here(
 ) -> None:
     if is_let_in:
         return check_caller(headers, hosts)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(BridgeRefusal) as refused:
         check_caller(headers, hosts)
     assert refused.value.status == 403
     return None
@@ -74,14 +74,14 @@ BODIES: list[tuple[bytes, int]] = [
 
 @pytest.mark.parametrize(("body", "code"), BODIES)
 def test_a_body_that_is_not_one_message_is_refused(body: bytes, code: int) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(BridgeRefusal) as refused:
         read_message(JSON, body)
     assert (refused.value.status, refused.value.code) == (400, code)
 
 
 @pytest.mark.parametrize("media", [b"", b"text/plain", b"application/jsonx"])
 def test_a_body_of_another_type_is_refused(media: bytes) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(BridgeRefusal) as refused:
         read_message({b"content-type": media}, b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}')
     assert refused.value.status == 415
 
@@ -122,13 +122,13 @@ MISMATCHES = [
 @pytest.mark.parametrize("headers", MISMATCHES)
 def test_a_header_that_says_something_else_is_refused(headers: dict[str, str]) -> None:
     given, message = modern(**headers)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(BridgeRefusal) as refused:
         check_modern(given, tuple(given.items()), message)
     assert (refused.value.status, refused.value.code) == (400, -32020)
 
 
 def test_a_routing_header_that_comes_twice_is_refused() -> None:
     given, message = modern()
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(BridgeRefusal) as refused:
         check_modern(given, (*given.items(), (b"mcp-name", b"echo")), message)
     assert refused.value.code == -32020

@@ -16,7 +16,7 @@ from gateway.http.accesslog import AccessLine
 from gateway.http.edge import STRICT
 from gateway.metrics.families import FAMILIES
 from gateway.metrics.recording import CALLBACK_OUTCOMES, OUTCOMES
-from gateway.net.server.refusals import Refusal
+from gateway.net.server.refusals import ServerRefusal
 from gateway.protocols.common.fields import STATUSES
 from gateway.protocols.mcp.settings import McpSettings
 from gateway.protocols.otc.surface import DIALECTS
@@ -83,10 +83,10 @@ def test_every_word_of_the_listener_is_listed_with_its_statuses() -> None:
     table = rows(ERRORS, "Before a request is one")
     statuses = {words(row[0])[0]: {int(status) for status in row[1].split(", ")} for row in table}
     listed = {status: code for code, those in statuses.items() for status in those}
-    assert listed == {refusal.status: refusal.code for refusal in Refusal}
+    assert listed == {refusal.status: refusal.code for refusal in ServerRefusal}
     assert set(statuses) >= set(ServerCode)
     reasons = [(words(row[0])[0], words(row[1])[0]) for row in rows(ERRORS, "Words of the listener")]
-    assert reasons == list(dict.fromkeys((refusal.reason, refusal.code) for refusal in Refusal))
+    assert reasons == list(dict.fromkeys((refusal.reason, refusal.code) for refusal in ServerRefusal))
 
 
 def test_every_failure_has_a_word_that_is_listed() -> None:

@@ -12,7 +12,7 @@ from starlette.types import Message
 
 from gateway.core.model import Progress
 from gateway.core.wire import Head, Headers, WireReply
-from gateway.http.streaming import LateStream, Unanswered, as_accepted
+from gateway.http.streaming import LateStream, LateTimer, as_accepted
 from gateway.pipeline.request import Request
 from gateway.protocols.mcp.callers.answers import McpEncoder, McpStream
 from gateway.protocols.mcp.wire import MODERN
@@ -61,7 +61,7 @@ def complete(_: Request, headers: Headers) -> Headers:
 
 
 def late(asked: Request, sent: Callable[[Message], Awaitable[None]]) -> LateStream:
-    return LateStream(asked, sent, Unanswered(SOON_S), complete, beat_s=SOON_S)
+    return LateStream(asked, sent, LateTimer(SOON_S), complete, beat_s=SOON_S)
 
 
 async def test_mcp_20_a_late_answer_is_a_stream_with_comments_and_the_response_is_last() -> None:
@@ -115,7 +115,7 @@ def reporting(asked: Request) -> Callable[[Progress], None]:
 async def test_mcp_72_progress_begins_the_stream_and_a_sign_of_life_is_hardly_more() -> None:
     """Ours: what keeps a caller waiting must not be above the progress that comes next."""
     sent, asked = Sent(), request(token=b'"p"')
-    stream = LateStream(asked, sent, Unanswered(DEADLINE_S), complete, beat_s=SOON_S)
+    stream = LateStream(asked, sent, LateTimer(DEADLINE_S), complete, beat_s=SOON_S)
     reporting(asked)(Progress(0.5, 2.0, "reading"))
     await sent.until(4)
     reporting(asked)(Progress(0.6))
@@ -131,7 +131,7 @@ async def test_mcp_72_progress_begins_the_stream_and_a_sign_of_life_is_hardly_mo
 
 async def test_mcp_72_a_caller_who_does_not_read_is_owed_the_newest_progress() -> None:
     sent, asked = Sent(), request(token=b"7")
-    stream = LateStream(asked, sent, Unanswered(DEADLINE_S), complete)
+    stream = LateStream(asked, sent, LateTimer(DEADLINE_S), complete)
     report = reporting(asked)
     report(Progress(0.0))
     await sent.until(2)
@@ -150,7 +150,7 @@ async def test_mcp_72_a_caller_who_does_not_read_is_owed_the_newest_progress() -
 
 async def test_mcp_72_the_last_progress_is_sent_before_an_answer_that_comes_with_it() -> None:
     sent, asked = Sent(), request(token=b"7")
-    stream = LateStream(asked, sent, Unanswered(DEADLINE_S), complete)
+    stream = LateStream(asked, sent, LateTimer(DEADLINE_S), complete)
     for done in (1.0, 2.0):
         reporting(asked)(Progress(done))
     assert await stream.end(REPLY)
@@ -160,7 +160,7 @@ async def test_mcp_72_the_last_progress_is_sent_before_an_answer_that_comes_with
 
 async def test_mcp_72_progress_that_waits_for_its_caller_to_read_is_sent_before_the_answer() -> None:
     sent, asked = Sent(), request(token=b"7")
-    stream = LateStream(asked, sent, Unanswered(DEADLINE_S), complete)
+    stream = LateStream(asked, sent, LateTimer(DEADLINE_S), complete)
     reporting(asked)(Progress(1.0))
     await sent.until(2)
     sent.reads.clear()
@@ -175,7 +175,7 @@ async def test_mcp_72_progress_that_waits_for_its_caller_to_read_is_sent_before_
 
 async def test_mcp_72_a_refusal_that_comes_with_progress_keeps_its_status() -> None:
     sent, asked = Sent(), request(token=b"7")
-    stream = LateStream(asked, sent, Unanswered(DEADLINE_S), complete)
+    stream = LateStream(asked, sent, LateTimer(DEADLINE_S), complete)
     reporting(asked)(Progress(1.0))
     assert not await stream.end(WireReply(status=400, body=b"{}"))
     assert sent.messages == []
@@ -183,7 +183,7 @@ async def test_mcp_72_a_refusal_that_comes_with_progress_keeps_its_status() -> N
 
 async def test_mcp_19_an_answer_in_time_is_no_stream() -> None:
     sent = Sent()
-    stream = LateStream(request(), sent, Unanswered(DEADLINE_S), complete)
+    stream = LateStream(request(), sent, LateTimer(DEADLINE_S), complete)
     assert not await stream.end(REPLY)
     stream.close()
     assert sent.messages == []
@@ -209,12 +209,12 @@ async def test_a_request_that_is_still_arriving_when_it_is_late_becomes_a_stream
 
 
 async def test_one_timer_begins_the_streams_of_all_requests_that_are_late_and_of_no_others() -> None:
-    unanswered = Unanswered(0.01)
+    late_timer = LateTimer(0.01)
     sent, unheard = [Sent() for _ in range(3)], Sent()
-    streams = [LateStream(request(), each, unanswered, complete) for each in sent[:2]]
-    LateStream(request(), unheard, unanswered, complete).close()
+    streams = [LateStream(request(), each, late_timer, complete) for each in sent[:2]]
+    LateStream(request(), unheard, late_timer, complete).close()
     await sent[0].until(1)
-    streams.append(LateStream(request(), sent[2], unanswered, complete))
+    streams.append(LateStream(request(), sent[2], late_timer, complete))
     for each, stream in zip(sent, streams, strict=True):
         await each.until(1)
         assert await stream.end(REPLY)

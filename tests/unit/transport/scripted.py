@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from gateway.net.client import Limits, Origin, Pool, Reply, TransportError
-from gateway.net.client.connection import Connection
+from gateway.net.client.connection import PooledConnection
 from tests.streams import accepting
 
 DEADLINE_S = 5.0  # no test waits longer for anything within this process
@@ -176,7 +176,7 @@ async def call(
     return await pool.request(method, target, (), body, timeout_s=timeout_s, max_body=max_body)
 
 
-async def acquire(pool: Pool) -> Connection:
+async def acquire(pool: Pool) -> PooledConnection:
     """Takes a connection as a call does; a test has to start an exchange on it, or to give it back."""
     connection = pool._take_idle() or await pool._wait_for_connection(DEADLINE_S)
     connection.deadline = math.inf

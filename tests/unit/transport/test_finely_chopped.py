@@ -10,7 +10,7 @@ import tracemalloc
 import pytest
 
 from gateway.net.client import Kind, Limits, Origin, Pool, TransportError
-from gateway.net.client.connection import Connection, Headers
+from gateway.net.client.connection import Headers, PooledConnection
 from gateway.net.client.replies import WholeReply
 from gateway.net.sliced_input import MAX_PIECES, SLICE_BYTES
 from tests.unit.transport.scripted import (
@@ -38,7 +38,7 @@ SMALL = Limits(head_bytes=1000)
 class Watching(WholeReply):
     """A reply that notes how many chunks came in each turn of the loop."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: PooledConnection) -> None:
         super().__init__(connection, b"GET", math.inf, None)
         self.turn = 0
         self.chunks: dict[int, int] = {}

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 import pytest
 
 from gateway.net.client import Limits, Origin, Pool, TransportError
-from gateway.net.client.connection import Connection
+from gateway.net.client.connection import PooledConnection
 from tests.support.ports import lasting_port
 from tests.unit.transport.scripted import OK, Peer, Script, call, serving, until
 
@@ -58,7 +58,7 @@ def without_collector() -> Iterator[None]:
 
 def left() -> list[object]:
     """The connections and errors of this process."""
-    return [thing for thing in gc.get_objects() if isinstance(thing, Connection | TransportError)]
+    return [thing for thing in gc.get_objects() if isinstance(thing, PooledConnection | TransportError)]
 
 
 async def fail(pool: Pool) -> None:

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from gateway.core.model import JsonObject, Progress
 from gateway.core.wire import Headers, WireRequest
-from gateway.net.client import EventBudget, EventReader, Head, Kind, Reply, StreamedReply, TransportError
+from gateway.net.client import EventBudget, EventReader, Kind, Reply, ReplyHead, StreamedReply, TransportError
 from gateway.protocols.mcp.servers import requests as mcp_server
 from gateway.protocols.mcp.servers import responses as mcp_responses
 from gateway.protocols.mcp.servers.messages import (
@@ -170,7 +170,7 @@ class McpChannel:
                 exchange.resume_s = max(reader.retry_ms / 1000, LEAST_RESUME_S)
             events = await self._resumed(exchange)
 
-    async def _read_events(self, events: EventReader, head: Head, exchange: _StreamExchange) -> McpReply | None:
+    async def _read_events(self, events: EventReader, head: ReplyHead, exchange: _StreamExchange) -> McpReply | None:
         """Reads up to the response; None if the stream ends without one."""
         async for event in events:
             if len(event.data) <= exchange.unread_bytes:
