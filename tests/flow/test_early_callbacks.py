@@ -13,7 +13,7 @@ from tests.flow.gateways import until
 from tests.flow.watching import samples
 from tests.unit.backends.calling_back import OK
 from tests.unit.backends.facing import reply
-from tests.unit.transport.scripted import Peer
+from tests.unit.net.client.scripted import Peer
 
 pytestmark = pytest.mark.anyio
 

@@ -24,7 +24,7 @@ from tests.support.otlp import collecting
 from tests.support.processes import demo_server
 from tests.support.tokens import SECRET, api_key, token
 from tests.unit.backends.calling_back import OK, Toolset
-from tests.unit.transport.scripted import serving
+from tests.unit.net.client.scripted import serving
 
 pytestmark = pytest.mark.anyio
 

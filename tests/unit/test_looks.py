@@ -8,7 +8,7 @@ import pytest
 
 from gateway.pipeline.challenges import AT_ONCE, MAX_SHARED, SHARED_S, Challenge, Looks, ServerChallenge
 from tests.unit.admission.clock import Clock
-from tests.unit.transport.scripted import until
+from tests.unit.net.client.scripted import until
 
 pytestmark = pytest.mark.anyio
 

@@ -16,7 +16,7 @@ from tests.fuzz.transport.loops import Leftovers, set_resolver, turns, until
 from tests.fuzz.transport.oracle import State, Verdict, forgiving, judge
 from tests.fuzz.transport.plans import HEAD_BYTES, LONG_S, MAX_BODY, SHORT_S, Ending, Plan, Tail, draw
 from tests.fuzz.transport.server import Greeting, Server, listening
-from tests.unit.transport.scripted import Stats, stats_of
+from tests.unit.net.client.scripted import Stats, stats_of
 
 NAME = "tools.test"
 ALIVE = ("127.0.0.1", "127.0.0.2")

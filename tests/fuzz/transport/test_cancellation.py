@@ -17,7 +17,7 @@ from tests.fuzz.transport.loops import DEADLINE_S, Leftovers, run, set_resolver,
 from tests.fuzz.transport.plans import LONG_S, Plan
 from tests.fuzz.transport.rounds import NAME, Contexts, assert_balanced, exchange
 from tests.fuzz.transport.server import Server, listening
-from tests.unit.transport.scripted import Stats, stats_of
+from tests.unit.net.client.scripted import Stats, stats_of
 
 HOST = "127.0.0.1"
 MOST_POINTS = 400  # more awaits than any exchange here has

@@ -18,7 +18,7 @@ from gateway.core.model import CallContext, ToolCall, ToolRef
 from gateway.core.ports import Caller, Target
 from gateway.net.client import Limits, Origin, Pool
 from tests.streams import http_reply
-from tests.unit.transport.scripted import Peer, Script, Server, serving
+from tests.unit.net.client.scripted import Peer, Script, Server, serving
 
 pytestmark = pytest.mark.anyio
 

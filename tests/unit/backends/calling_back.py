@@ -15,7 +15,7 @@ from gateway.upstream.admission import Admission
 from gateway.upstream.replica_url import Server as Place
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.facing import reply
-from tests.unit.transport.scripted import Peer, Script, Server, serving
+from tests.unit.net.client.scripted import Peer, Script, Server, serving
 
 CALL_ID, GROUP = "tg-1", "grp-1"
 LONE = SINGLE_CALL_GROUP + "grp-2"  # the group of a call that belongs to no conversation

@@ -17,8 +17,8 @@ from gateway.upstream.admission import Admission
 from gateway.upstream.replica_url import Server
 from tests.streams import http_reply
 from tests.unit.backends.admitting import admission, context_of, settings_of
-from tests.unit.transport.scripted import Peer, Script, serving
-from tests.unit.transport.scripted import Server as Scripted
+from tests.unit.net.client.scripted import Peer, Script, serving
+from tests.unit.net.client.scripted import Server as Scripted
 
 DEFINITION = ToolDefinition(
     tool="A.B", version="1.0.0", name="A_B", description="", input_schema={}, output_schema={}, remote_id="A.B@1.0.0"

@@ -11,7 +11,7 @@ from gateway.core.errors import ErrorCode
 from gateway.net.client import Origin
 from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, TOOL, Toolset, facing
 from tests.unit.backends.facing import head_of, refusal, reply
-from tests.unit.transport.scripted import answering, listening, serving
+from tests.unit.net.client.scripted import answering, listening, serving
 
 pytestmark = pytest.mark.anyio
 

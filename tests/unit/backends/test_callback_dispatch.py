@@ -16,7 +16,7 @@ from gateway.upstream.admission import BreakerRules
 from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, OK, Toolset, facing
 from tests.unit.backends.facing import head_of, refusal, reply
 from tests.unit.dispatch_gate import RecordingGate, refusing
-from tests.unit.transport.scripted import Peer, Script
+from tests.unit.net.client.scripted import Peer, Script
 
 pytestmark = pytest.mark.anyio
 

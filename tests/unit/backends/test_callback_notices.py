@@ -12,7 +12,7 @@ from gateway.protocols.rap.targets import CallbackTargets
 from tests.unit.backends.admitting import admission
 from tests.unit.backends.calling_back import CALL_ID, GROUP, LONE, Toolset, facing
 from tests.unit.backends.facing import reply
-from tests.unit.transport.scripted import Peer, serving, stats_of, until
+from tests.unit.net.client.scripted import Peer, serving, stats_of, until
 
 pytestmark = pytest.mark.anyio
 

@@ -21,7 +21,7 @@ from tests.unit.backends.calling_back import (
     facing,
     message,
 )
-from tests.unit.transport.scripted import serving, until
+from tests.unit.net.client.scripted import serving, until
 
 pytestmark = pytest.mark.anyio
 

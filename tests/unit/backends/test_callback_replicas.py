@@ -21,7 +21,7 @@ from gateway.upstream.replica_url import Server
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, LONE, Ends, Toolset, message
 from tests.unit.backends.facing import refusal
-from tests.unit.transport.scripted import Peer, listening, serving, until
+from tests.unit.net.client.scripted import Peer, listening, serving, until
 
 pytestmark = pytest.mark.anyio
 

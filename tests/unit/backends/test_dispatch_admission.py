@@ -14,7 +14,7 @@ from tests.unit.backends.crumbs import facing as facing_crumbs
 from tests.unit.backends.crumbs import invocation, new_id
 from tests.unit.backends.facing import refusal, reply
 from tests.unit.dispatch_gate import RecordingGate
-from tests.unit.transport.scripted import Peer, Script, serving
+from tests.unit.net.client.scripted import Peer, Script, serving
 
 pytestmark = pytest.mark.anyio
 

@@ -34,7 +34,7 @@ from tests.unit.backends.facing import (
     refusal,
     reply,
 )
-from tests.unit.transport.scripted import Peer, Script, Server, answering, listening, serving
+from tests.unit.net.client.scripted import Peer, Script, Server, answering, listening, serving
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ import pytest
 from gateway.core.errors import ErrorCode
 from gateway.upstream.consent_links import MAX_CHALLENGES, is_https_or_loopback
 from tests.unit.backends.facing import INVOCATION, VALUE, facing, head_of, outcome, paths, refusal, reply
-from tests.unit.transport.scripted import Script, answering, listening
+from tests.unit.net.client.scripted import Script, answering, listening
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from gateway.core.model import Listing
 from gateway.offload import ChildTasks
 from gateway.upstream.list_reader import SHORT_BYTES
 from tests.unit.backends.facing import INVOCATION, OK, facing, paths, refusal, reply
-from tests.unit.transport.scripted import Peer, Script, answering
+from tests.unit.net.client.scripted import Peer, Script, answering
 
 pytestmark = pytest.mark.anyio
 

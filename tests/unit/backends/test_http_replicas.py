@@ -18,8 +18,8 @@ from gateway.upstream.admission import Admission, BreakerRules
 from gateway.upstream.replica_url import Server
 from tests.unit.backends.admitting import PATIENCE_S, admission
 from tests.unit.backends.facing import DEFINITION, IDEMPOTENT, INVOCATION, OK, backend_at, paths, refusal, reply
-from tests.unit.transport.scripted import Peer, Script, listening, serving, until
-from tests.unit.transport.scripted import Server as Scripted
+from tests.unit.net.client.scripted import Peer, Script, listening, serving, until
+from tests.unit.net.client.scripted import Server as Scripted
 
 pytestmark = pytest.mark.anyio
 

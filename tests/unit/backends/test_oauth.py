@@ -22,7 +22,7 @@ from tests.unit.backends.facing import INVOCATION, OK, refusal, reply
 from tests.unit.backends.mcp_facing import INVOCATION as MCP_INVOCATION
 from tests.unit.backends.mcp_facing import Talk
 from tests.unit.backends.mcp_facing import facing as mcp_facing
-from tests.unit.transport.scripted import Peer, Script, Server, serving
+from tests.unit.net.client.scripted import Peer, Script, Server, serving
 
 pytestmark = pytest.mark.anyio
 

@@ -20,7 +20,7 @@ from gateway.upstream.replica_url import Server as ToolServer
 from tests.unit.backends.admitting import PATIENCE_S
 from tests.unit.backends.crumbs import AGENT, OWNER, rcrt_settings
 from tests.unit.backends.facing import at_paths, head_of, paths, reply
-from tests.unit.transport.scripted import Script, Server, pooled, serving
+from tests.unit.net.client.scripted import Script, Server, pooled, serving
 
 pytestmark = pytest.mark.anyio
 

@@ -14,7 +14,7 @@ from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.conftest import serving as crumbs_serving
 from tests.unit.backends.crumbs import AGENT, OWNER, facing
 from tests.unit.backends.facing import at_paths, paths, reply
-from tests.unit.transport.scripted import Peer, Server, serving
+from tests.unit.net.client.scripted import Peer, Server, serving
 
 pytestmark = pytest.mark.anyio
 

@@ -29,7 +29,7 @@ from tests.unit.backends.crumbs import (
     rcrt_settings,
     until,
 )
-from tests.unit.transport.scripted import DEADLINE_S, Peer, Script, Server, serving
+from tests.unit.net.client.scripted import DEADLINE_S, Peer, Script, Server, serving
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,7 @@ from gateway.net.client import Kind, Limits, Origin, Pool, TransportError
 from gateway.net.client.connection import Headers, PooledConnection
 from gateway.net.client.replies import WholeReply
 from gateway.net.sliced_input import MAX_PIECES, SLICE_BYTES
-from tests.unit.transport.scripted import (
+from tests.unit.net.client.scripted import (
     OK,
     Peer,
     acquire,

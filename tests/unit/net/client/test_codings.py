@@ -13,7 +13,7 @@ import pytest
 
 from gateway.net.client import Kind, Reply, TransportError
 from gateway.net.client.codings import FREE_MEMBERS, HERE_BYTES, PIECE_BYTES, Inflater, decoded
-from tests.unit.transport.scripted import DEADLINE_S, Peer, answering, pooled, serving
+from tests.unit.net.client.scripted import DEADLINE_S, Peer, answering, pooled, serving
 
 pytestmark = pytest.mark.anyio
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.net.client import Kind, Limits, Reply
-from tests.unit.transport.scripted import OK, Peer, answering, call, failure, pooled, serving, stats_of
+from tests.unit.net.client.scripted import OK, Peer, answering, call, failure, pooled, serving, stats_of
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import pytest
 import trustme
 
 from gateway.net.client import Kind, Limits, Origin, Pool
-from tests.unit.transport.scripted import (
+from tests.unit.net.client.scripted import (
     Peer,
     Stats,
     call,

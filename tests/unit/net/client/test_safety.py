@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from gateway.net.client import Origin, Pool
-from tests.unit.transport.scripted import (
+from tests.unit.net.client.scripted import (
     DEADLINE_S,
     OK,
     call,

@@ -13,7 +13,7 @@ import pytest
 from gateway.net.client import Limits, Origin, Pool, TransportError
 from gateway.net.client.connection import PooledConnection
 from tests.support.ports import lasting_port
-from tests.unit.transport.scripted import OK, Peer, Script, call, serving, until
+from tests.unit.net.client.scripted import OK, Peer, Script, call, serving, until
 
 pytestmark = pytest.mark.anyio
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from gateway.net.client import Kind, Limits, Origin, Pool
-from tests.unit.transport.scripted import (
+from tests.unit.net.client.scripted import (
     DEADLINE_S,
     Gate,
     Peer,

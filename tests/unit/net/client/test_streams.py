@@ -11,7 +11,7 @@ import pytest
 from gateway.net.body_memory import BodyMemory
 from gateway.net.client import Kind, Limits, Pool, StreamedReply
 from gateway.net.client.replies import UNCOUNTED_BYTES
-from tests.unit.transport.scripted import (
+from tests.unit.net.client.scripted import (
     DEADLINE_S,
     OK,
     Peer,

@@ -16,8 +16,8 @@ from gateway.net.body_memory import BodyMemory
 from gateway.net.client import EventBudget, EventReader, Kind, Pool, TransportError
 from gateway.net.client.events import EVENT_LOAD, MAX_LOAD
 from tests.streams import kinds_of_floods
-from tests.unit.transport.scripted import Peer, Script, failure, serving, until
-from tests.unit.transport.test_streams import EVENTS, chunk, sending, stream
+from tests.unit.net.client.scripted import Peer, Script, failure, serving, until
+from tests.unit.net.client.test_streams import EVENTS, chunk, sending, stream
 
 pytestmark = pytest.mark.anyio
 

@@ -11,8 +11,8 @@ import pytest
 
 from gateway.net.client import Origin
 from gateway.net.client.dial import Address, Dialler, close_loser, first_connected
-from tests.unit.transport.scripted import DEADLINE_S, echo_target, serving
-from tests.unit.transport.test_pool import unanswering
+from tests.unit.net.client.scripted import DEADLINE_S, echo_target, serving
+from tests.unit.net.client.test_pool import unanswering
 
 pytestmark = pytest.mark.anyio
 

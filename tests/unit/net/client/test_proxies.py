@@ -9,7 +9,7 @@ import pytest
 
 from gateway.net.client import Kind, Limits, Origin, Pool, Proxies, Proxy
 from tests.support.forward_proxy import forward_proxy
-from tests.unit.transport.scripted import Peer, Server, Stats, call, echo_target, failure, serving, stats_of
+from tests.unit.net.client.scripted import Peer, Server, Stats, call, echo_target, failure, serving, stats_of
 
 pytestmark = pytest.mark.anyio
 
