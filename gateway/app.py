@@ -65,17 +65,12 @@ class Gateway:
         self,
         config: Config,
         *,
-        access: AccessLog | None = None,
-        file: Path | None = None,
+        access: AccessLog | None = None,  # logs requests; without it they are not logged
+        file: Path | None = None,  # where the configuration was read
         more_surfaces: Sequence[Surface] = (),
-        listener: Listener | None = None,
-        view: View | None = None,
+        listener: Listener | None = None,  # will serve callers; without one, nothing is known of connections
+        view: View | None = None,  # answers the console of several processes
     ) -> None:
-        """`access` logs requests; without it they are not logged. `file` is where the configuration was read.
-
-        `listener` will serve callers; without one, nothing is known of connections. `view` answers the console where
-        several processes have one.
-        """
         storage = config.state or StateSettings()
         keys = [key.get_secret_value() for key in storage.keys]
         pending_s = storage.pending_ttl_s
@@ -84,8 +79,7 @@ class Gateway:
         self.address = address = PublicAddress(config.server)
         self.requests: set[asyncio.Task[Any]] = set() if listener is None else listener.tasks  # of requests under way
         self.running: set[Request] = set()  # under way to the endpoints of surfaces
-        limit_bytes = config.server.max_memory_bodies_bytes
-        self.memory = BodyMemory(limit_bytes) if listener is None else listener.memory
+        self.memory = listener.memory if listener else BodyMemory(config.server.max_memory_bodies_bytes)
         self._issuers = Issuers()
         self.state = factories.state(storage)
         is_shared = factories.is_shared(self.state)
@@ -102,7 +96,7 @@ class Gateway:
                 issuers=self._issuers,
                 memory=self.memory,
                 listeners=self._listeners,
-                use_of_connections=_no_connections if listener is None else listener.use,
+                use_of_connections=listener.use if listener else lambda: (0, 0),
             ),
         )
         self.health = reporting.GatewayHealth(current=current, state=self.state, issuers=self._issuers, metrics=metrics)
@@ -226,7 +220,7 @@ class Gateway:
         surfaces = keep_or_make(
             None if before is None else before.surfaces,
             (*shared, config.state is None),
-            lambda: self._make_surfaces(config),
+            lambda: factories.surfaces(config, self._sessions, self._consent_states, self.address.public_url),
         )
         pages = keep_or_make(
             None if before is None else before.pages,
@@ -246,12 +240,8 @@ class Gateway:
             catalogue=catalogue,
             limits=limits,
             pipeline=pipeline,
-            public=self._make_edge(config, pipeline, surfaces.part, pages.part),
+            public=self._make_edge(config, pipeline, (*surfaces.part, *self._more_surfaces), pages.part),
         )
-
-    def _make_surfaces(self, config: Config) -> Sequence[Surface]:
-        surfaces = factories.surfaces(config, self._sessions, self._consent_states, self.address.public_url)
-        return *surfaces, *self._more_surfaces
 
     def _make_pages(self, config: Config) -> ASGIApp:
         """The public pages of the gateway's own."""
@@ -405,7 +395,3 @@ class Gateway:
         """Asks a backend for its tools again, because it, or with `is_news` off another replica, reported a change."""
         if backend in self.catalogue:
             self.catalogue.refresh(backend, is_news=is_news)
-
-
-def _no_connections() -> tuple[int, int]:
-    return 0, 0

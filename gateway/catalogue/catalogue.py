@@ -42,18 +42,15 @@ MAX_NAMED = 20  # tools named in one log entry, or with their reasons in the det
 
 
 class BackendStatus(Struct, frozen=True, kw_only=True):
-    """The status of discovery of one backend. `up`: the last attempt succeeded; `age_s`: of the list in use.
+    """The status of discovery of one backend."""
 
-    `failing_s`: since the first of the attempts that have failed in a row; None: the last one succeeded.
-    """
-
-    up: bool
-    age_s: float | None
-    tools: int
+    up: bool  # the last attempt succeeded
+    age_s: float | None  # of the list in use
+    tools: int  # that are published
     rejected: tuple[Rejected, ...]
-    withheld: tuple[str, ...]
+    withheld: tuple[str, ...]  # ids of tokens and secrets
     last_error: str | None
-    failing_s: float | None = None
+    failing_s: float | None = None  # since the first attempt that failed in a row; None: the last one succeeded
 
     def as_json(self) -> JsonObject:
         """For the detailed health; bounded."""
@@ -101,23 +98,19 @@ class BackendEntry:
 
 
 class Catalogue:
-    """Keeps `router` current.
-
-    `sleep` waits for some seconds; `uniform` picks a number between two. `offload` checks schemas that may take long.
-    `on_rebuilt` is called after each new snapshot, `on_changed` with each backend that was found to have changed.
-    """
+    """Keeps `router` current."""
 
     def __init__(
         self,
         sources: Sequence[ToolSource],
         *,
         clock: Callable[[], float] = time.monotonic,
-        uniform: Callable[[float, float], float] = random.uniform,
+        uniform: Callable[[float, float], float] = random.uniform,  # a number between two
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         ready_limit_s: float = READY_LIMIT_S,
-        offload: Offload | None = None,
-        on_rebuilt: Callable[[], None] = lambda: None,
-        on_changed: Callable[[str], None] = lambda backend: None,
+        offload: Offload | None = None,  # checks schemas that may take long
+        on_rebuilt: Callable[[], None] = lambda: None,  # called after each new snapshot
+        on_changed: Callable[[str], None] = lambda backend: None,  # called with a backend whose tools have changed
     ) -> None:
         self.router = Router((), partial(backend_of, sources))
         self._entries = {source.name: BackendEntry(source=source) for source in sources}

@@ -39,34 +39,26 @@ class StateCarrier(Protocol):
 
 
 class Claim(NamedTuple):
-    """The route under which a backend has a tool, by its position among the routes of all backends.
+    """The route under which a backend has a tool."""
 
-    `hides`: an earlier route of the same backend denies the tool, so it is not published.
-    """
-
-    position: int
-    hides: bool = False
+    position: int  # among the routes of all backends
+    hides: bool = False  # an earlier route of the same backend denies the tool, so it is not published
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSource:
-    """A backend to be asked for its tools, and the bounds of what it may answer.
-
-    `routes` are its own routes in their order, by their positions among those of all backends. `terms` are the settings
-    that decide what its tool server lists and how that is read; None if they are not known. `toolkit` is of the tools
-    whose ids name none. `longest_name` is the same of all.
-    """
+    """A backend to be asked for its tools, and the bounds of what it may answer."""
 
     name: str
     backend: Backend
     refresh_s: float
     max_tools: int
-    max_schema_bytes: int
-    routes: Mapping[int, Route]
-    toolkit: str = ""
-    terms: object = None
-    trusts_hints: bool = False
-    longest_name: int = MAX_NAME_LENGTH
+    max_schema_bytes: int  # of one tool
+    routes: Mapping[int, Route]  # its own in their order, by their positions among those of all backends
+    toolkit: str = ""  # of the tools whose ids name none
+    terms: object = None  # settings that decide what its tool server lists and how that is read; None: not known
+    trusts_hints: bool = False  # hints of a tool decide what may be sent twice
+    longest_name: int = MAX_NAME_LENGTH  # the same of all backends
 
     def lists_as(self, other: ToolSource) -> bool:
         """Whether a list of the other source can be used for this one."""
@@ -94,27 +86,24 @@ class ToolSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvaluatedTool:
-    """One routed tool: published, or the reason why not. `digest` is of the definition as discovered."""
+    """One routed tool: published, or the reason why not."""
 
-    digest: str
-    route: int
+    digest: str  # of the definition as discovered
+    route: int  # the position of its route
     tool: PublishedTool | None
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """One evaluated list of a tool server. `trusted` is None until it has once listed a tool.
-
-    `claims` are to all tools that it lists, by id, and behind these to those that it listed before: to usable tools and
-    others. `complete`: there was time to evaluate all tools.
-    """
+    """One evaluated list of a tool server."""
 
     by_id: dict[str, EvaluatedTool]
+    # To all tools that it lists, by id, and behind these to those that it listed before: to usable tools and others.
     claims: Mapping[str, Claim] = field(default_factory=dict)
     rejected: tuple[Rejected, ...] = ()
-    trusted: frozenset[str] | None = None
-    complete: bool = True
+    trusted: frozenset[str] | None = None  # ids of tokens and secrets; None until it has once listed a tool
+    complete: bool = True  # there was time to evaluate all tools
 
     @property
     def tools(self) -> list[PublishedTool]:

@@ -17,12 +17,12 @@ from gateway.core.tool_names import MAX_NAME_LENGTH, digest_name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Merged:
-    """A snapshot of all evaluations; by backend, how many tools are published, which are not, and which are renamed."""
+    """A snapshot of all evaluations."""
 
     router: Router
-    published: Mapping[str, int]
-    shadowed: Mapping[str, Sequence[Rejected]]
-    renamed: Mapping[str, Sequence[Rejected]]
+    published: Mapping[str, int]  # how many tools of each backend are published,
+    shadowed: Mapping[str, Sequence[Rejected]]  # which are not, because they are those of others,
+    renamed: Mapping[str, Sequence[Rejected]]  # and which have another name than usual
 
 
 def merge(

@@ -53,28 +53,23 @@ def matcher(glob: str) -> Callable[[str], bool]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
-    """Publishes, or with `deny` hides, the tools of one backend that match a glob.
+    """Publishes, or with `deny` hides, the tools of one backend that match a glob."""
 
-    `tools` is matched on `Toolkit.Tool`, or with an `@` in it on `Toolkit.Tool@x.y.z`. A caller needs all of
-    `scopes`. `secrets` (values by id) win over the caller's. `context` lists the ids of tokens and secrets that a
-    tool may newly ask for. `authorization_urls` maps provider ids to where a user grants access. The last four are
-    for deferred tools: whether a timeout cancels the call, how its text is read, and which configurations callers
-    may choose.
-    """
-
-    tools: str
+    tools: str  # the glob, matched on `Toolkit.Tool`, or with an `@` in it on `Toolkit.Tool@x.y.z`
     backend_name: str
     backend: Backend
     timeout_s: float
     deny: bool = False
-    scopes: frozenset[str] = frozenset()
-    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
-    context: frozenset[str] = frozenset()
-    authorization_urls: Mapping[str, str] = field(default_factory=dict)
-    idempotent: bool = False
+    scopes: frozenset[str] = frozenset()  # all of which a caller needs
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)  # values by id, which win over the caller's
+    context: frozenset[str] = frozenset()  # ids of tokens and secrets that a tool may newly ask for
+    authorization_urls: Mapping[str, str] = field(default_factory=dict)  # where a user grants access, by provider
+    idempotent: bool = False  # a call may be sent twice
     validate_input: InputCheck = InputCheck.STRICT
     validate_output: OutputCheck = OutputCheck.WARN
-    forward_headers: tuple[bytes, ...] = ()
+    forward_headers: tuple[bytes, ...] = ()  # names of the caller's headers that are passed on
+    # For deferred tools: whether a timeout cancels the call, how its text is read and how that of a failure begins, and
+    # which configurations callers may choose.
     cancel_on_timeout: bool = False
     decode: Decode = "auto"
     failure_patterns: tuple[re.Pattern[str], ...] = ()
@@ -97,30 +92,24 @@ class Route:
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class PublishedTool:
-    """One version of one tool as callers see it, with all that running it takes.
+    """One version of one tool as callers see it, with all that running it takes."""
 
-    `definition` lacks the secrets that the route supplies; `requires` is what the tool server asks for. `withheld` are
-    ids of tokens and secrets that are not passed on, because the tool server did not ask for them when it was first
-    listed. `shows_output`: its output schema is listed; values are checked against it all the same. `encoded` caches
-    the listed forms. `asks`: it requires something. `checks_output`: values are checked. `promises`: callers of its
-    list may rely on what it says of values.
-    """
-
-    definition: ToolDefinition
-    requires: Requirements
+    definition: ToolDefinition  # without the secrets that the route supplies
+    requires: Requirements  # what the tool server asks for
     route: Route
-    schema: CompiledSchema
+    schema: CompiledSchema  # of the arguments
+    # Ids of tokens and secrets that are not passed on: the tool server did not ask for them when it was first listed.
     withheld: frozenset[str] = frozenset()
-    shows_output: bool = True
-    encoded: dict[str, bytes] = field(default_factory=dict, repr=False)
+    shows_output: bool = True  # its output schema is listed; values are checked against it all the same
+    encoded: dict[str, bytes] = field(default_factory=dict, repr=False)  # a cache of the listed forms
     id: str = field(init=False)
     version_key: tuple[int, int, int] = field(init=False)
-    asks: bool = field(init=False)
-    checks_output: bool = field(init=False)
-    promises: bool = field(init=False)
+    asks: bool = field(init=False)  # it requires something
+    checks_output: bool = field(init=False)  # values are checked
+    promises: bool = field(init=False)  # callers of its list may rely on what it says of values
     backend: Backend = field(init=False, repr=False)
     target: Target = field(init=False, repr=False)
-    output: CompiledSchema = field(init=False, repr=False)
+    output: CompiledSchema = field(init=False, repr=False)  # of the value
 
     def named(self, ref: ToolRef) -> ToolRef:
         """What asks for this tool by its name, as a caller writes it who asks by its id."""

@@ -37,27 +37,21 @@ def files_in(text: str) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Scalar:
-    """A scalar after substitution. `plain`: without quotes; neither `plain` nor `quoted`: something was put in.
-
-    `missing`: what should have been put in was not there.
-    """
+    """A scalar after substitution. One that is neither `plain` nor `quoted` had something put in."""
 
     text: str
-    plain: bool = False
+    plain: bool = False  # without quotes
     quoted: bool = False
-    missing: bool = False
+    missing: bool = False  # what should have been put in was not there
 
 
 @dataclass(slots=True)
 class Substitution:
-    """Where values come from: the environment, and files relative to `base`.
-
-    With `allow_missing` an absent variable or file is noted instead of refused.
-    """
+    """Where values come from: the environment, and files."""
 
     env: Mapping[str, str]
-    base: Path
-    allow_missing: bool = False
+    base: Path  # where relative paths start
+    allow_missing: bool = False  # an absent variable or file is noted instead of refused
 
     def expand(self, text: str, *, plain: bool) -> Scalar:
         """Puts variables and files into a scalar. Raises InvalidValueError."""

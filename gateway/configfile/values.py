@@ -77,19 +77,15 @@ class Value(ABC):
 
 @dataclass(eq=False)
 class Text(Value):
-    """Any text, or text of a certain form: `pattern`, what it `must` be in words, and `convert` for what is left.
-
-    With `any_scalar` it may look like a number, too. `if_missing` is used where a variable is missing; without one it
-    is the expression itself. `convert` and `resolve` raise InvalidValueError.
-    """
+    """Any text, or text of a certain form."""
 
     pattern: str | None = None
-    must: str = "must not be empty"
-    convert: Callable[[str], Any] = str
+    must: str = "must not be empty"  # the form in words
+    convert: Callable[[str], Any] = str  # what text of the form means; raises InvalidValueError, as `resolve` does
     _: KW_ONLY
-    any_scalar: bool = False
+    any_scalar: bool = False  # it may look like a number, too
     title: str = ""
-    if_missing: Any = None
+    if_missing: Any = None  # used where a variable is missing; without one, the expression itself is
     resolve: Callable[[Any, Cursor], Any] | None = None
 
     def __post_init__(self) -> None:
@@ -124,15 +120,12 @@ BackendName = Annotated[str, Text(title="name of a backend of this file", resolv
 
 @dataclass(eq=False, kw_only=True)
 class Secret(Value):
-    """A secret, at least so many characters or bytes long; with `header` fit to be sent in an HTTP header.
+    """A secret."""
 
-    `check` raises InvalidValueError for any other reason to refuse it.
-    """
-
-    characters: int = 1
-    bytes_: int = 1
-    header: bool = False
-    check: Callable[[str], object] = str
+    characters: int = 1  # at least
+    bytes_: int = 1  # at least
+    header: bool = False  # fit to be sent in an HTTP header
+    check: Callable[[str], object] = str  # raises InvalidValueError for any other reason to refuse it
     title: str = "secret"
 
     def __post_init__(self) -> None:

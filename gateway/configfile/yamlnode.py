@@ -29,16 +29,13 @@ class MapNode(tuple[tuple["Node", "Node"], ...]):
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A scalar, a list or a mapping. `size` is how many nodes it is with all below it.
-
-    `plain`: a scalar without quotes, which is neither a literal nor a folded block. `tagged`: it has a YAML tag.
-    """
+    """A scalar, a list or a mapping."""
 
     mark: Mark
     value: str | list[Node] | MapNode
-    plain: bool = False
-    tagged: bool = False
-    size: int = 1
+    plain: bool = False  # a scalar without quotes, which is neither a literal nor a folded block
+    tagged: bool = False  # it has a YAML tag
+    size: int = 1  # how many nodes it is with all below it
 
 
 class YamlError(Exception):

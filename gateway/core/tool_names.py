@@ -26,11 +26,11 @@ class DefinitionError(ValueError):
 
 
 class ToolName(NamedTuple):
-    """What a tool is called: `tool` is `Toolkit.Tool`, `version` is `x.y.z`, `warnings` are for the operator."""
+    """What a tool is called."""
 
-    tool: str
-    version: str
-    warnings: tuple[str, ...] = ()
+    tool: str  # `Toolkit.Tool`
+    version: str  # `x.y.z`
+    warnings: tuple[str, ...] = ()  # for the operator
 
 
 def tool_and_version(wire_id: str, version_field: str | None, default_toolkit: str) -> ToolName:

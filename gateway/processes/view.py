@@ -39,7 +39,7 @@ class ConsoleWorker(Protocol):
 
 
 class SupervisorView(Answering):
-    """Answers for all workers. `status` and `config` are looked up; `refresh` has what they count reported."""
+    """Answers for all workers."""
 
     def __init__(
         self,
