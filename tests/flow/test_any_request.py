@@ -156,15 +156,18 @@ async def test_no_json_breaks_the_gateway(app: ASGIApp, path: str, document: Any
     await ask(app, method, path, [(b"content-type", b"application/json"), *headers], body)
 
 
-@pytest.mark.parametrize("host", [b"", b"[", b"]", b"a b", b"\xff", b"x/otc/y", b"x:y", b"http://x", b"?", b"#/oxp/"])
+HOSTS = (b"", b"[", b"]", b"a b", b"\xff", b"x/otc/y", b"x:y", b"http://x", b"?", b"#/oxp/")
+
+
 @pytest.mark.parametrize("path", ["/nowhere", "/otc/nowhere", "/health", "/tools", "*", "nowhere"])
-async def test_no_host_changes_what_a_path_is(app: ASGIApp, path: str, host: bytes) -> None:
+async def test_no_host_changes_what_a_path_is(app: ASGIApp, path: str) -> None:
     named = (b"x-request-id", b"the-same")
     alone = await ask(app, "POST", path, [named], b"")
-    assert await ask(app, "POST", path, [named, (b"host", host)], b"") == alone
+    for host in HOSTS:
+        assert await ask(app, "POST", path, [named, (b"host", host)], b"") == alone
 
 
-@pytest.mark.parametrize("path", [prefix + path for prefix in PREFIXES for path in PATHS])
+@pytest.mark.parametrize("path", ["/tools/call", "/oxp/tools/call", "/lc/tools", "/challenges/x", "/"])
 async def test_a_body_of_brackets_breaks_no_path(app: ASGIApp, path: str) -> None:
     for body in (b"[" * 500_000, b'{"a":' * 100_000, b'"' + b"\\" * 500_000, b"1" * 500_000, b"\x00" * 1000):
         for method in ("GET", "POST"):

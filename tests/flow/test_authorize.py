@@ -11,7 +11,7 @@ import pytest
 
 from gateway.settings.load import read
 from tests.flow import mcp_requests
-from tests.flow.caller import Caller, every_dialect
+from tests.flow.caller import Caller
 from tests.flow.conftest import Start
 from tests.flow.gateways import Running, config, running
 from tests.flow.toolserver import ToolServer, tool
@@ -67,12 +67,11 @@ def known(gateway: Running, scope: str = "b a") -> Caller:
     return gateway.caller.with_token(token(iss="tests", scope=scope))
 
 
-@every_dialect
 async def test_a_denial_is_a_403_with_its_reason_and_no_decision_a_400(
-    start: Start, server: ToolServer, policy: Policy, dialect: str
+    start: Start, server: ToolServer, policy: Policy
 ) -> None:
     caller = known(await start(asking(server, policy)))
-    assert (await caller.call(dialect, "Echo.Say", {"n": 1}, context={"user_id": "eve"})).value == {"n": 1}
+    assert (await caller.call("oxp", "Echo.Say", {"n": 1}, context={"user_id": "eve"})).value == {"n": 1}
     [asked] = policy.asked
     assert asked == {
         "principal": "jwt:tests:ada",
@@ -84,18 +83,18 @@ async def test_a_denial_is_a_403_with_its_reason_and_no_decision_a_400(
         "version": "1.0.0",
         "backend": "scripted",
         "route": "Echo.*",
-        "dialect": dialect,
+        "dialect": "oxp",
     }
     policy.answer = DENIED
-    denied = await caller.call(dialect, "Echo.Say")
+    denied = await caller.call("oxp", "Echo.Say")
     assert (denied.status, denied.document["code"], denied.document["reason"]) == (403, "forbidden", "office_hours")
     assert denied.headers["toolgate-reason"] == "office_hours"
     policy.status = 500
-    undecided = await caller.call(dialect, "Echo.Say")
+    undecided = await caller.call("oxp", "Echo.Say")
     assert (undecided.status, undecided.document["code"]) == (400, "authorization_unavailable")
     assert (undecided.headers["retry-after"], undecided.headers["toolgate-code"]) == ("1", "authorization_unavailable")
     assert server.executions == 1
-    assert (await caller.list(dialect)).ids == ["Echo.Say@1.0.0"]  # lists are not filtered
+    assert (await caller.list("oxp")).ids == ["Echo.Say@1.0.0"]  # lists are not filtered
 
 
 async def test_mcp_has_a_403_with_its_reason_and_an_error_that_a_model_can_read(
@@ -167,17 +166,16 @@ async def test_strict_errors_and_on_failure(start: Start, server: ToolServer, po
     assert gateway.gateway.health.details()["authorization"] == {"up": False, "reason": "status 502"}
 
 
-@every_dialect
 async def test_an_input_that_the_service_refuses_does_not_run_even_if_failures_are_allowed(
-    start: Start, server: ToolServer, policy: Policy, dialect: str
+    start: Start, server: ToolServer, policy: Policy
 ) -> None:
     gateway = await start(asking(server, policy, on_failure="allow", with_arguments=True))
     policy.status, policy.answer = 413, "too large"
-    denied = await known(gateway).call(dialect, "Echo.Say", {"n": "x" * 10_000})
+    denied = await known(gateway).call("oxp", "Echo.Say", {"n": "x" * 10_000})
     assert (denied.status, denied.document["code"], denied.document["reason"]) == (403, "forbidden", "undecided")
     assert server.executions == 0
     policy.status = 503
-    assert (await known(gateway).call(dialect, "Echo.Say", {"n": 1})).value == {"n": 1}
+    assert (await known(gateway).call("oxp", "Echo.Say", {"n": 1})).value == {"n": 1}
 
 
 async def test_the_line_of_a_denied_call_has_the_reason(server: ToolServer, policy: Policy) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.flow.caller import Answer, Caller, every_dialect
+from tests.flow.caller import Answer, Caller
 from tests.flow.conftest import Start
 from tests.flow.gateways import Running, config
 from tests.flow.toolserver import ToolServer
@@ -37,14 +37,13 @@ def limit_headers(answer: Answer) -> tuple[str | None, str | None]:
     return answer.headers.get("ratelimit-policy"), answer.headers.get("ratelimit")
 
 
-@every_dialect
-async def test_answers_show_the_limit_and_429_when_to_retry(start: Start, server: ToolServer, dialect: str) -> None:
+async def test_answers_show_the_limit_and_429_when_to_retry(start: Start, server: ToolServer) -> None:
     caller = (await limited(start, server, limit("thrice", "caller", 3))).caller
     policy = f'"thrice";q=3;w={3 * DAY_S}'
-    assert limit_headers(await caller.call(dialect, "Echo.Say")) == (policy, f'"thrice";r=2;t={DAY_S}')
-    assert limit_headers(await caller.list(dialect)) == (policy, f'"thrice";r=1;t={DAY_S}')
-    assert limit_headers(await caller.call(dialect, "Echo.Say", call_id="kept")) == (policy, f'"thrice";r=0;t={DAY_S}')
-    for refused in (await caller.call(dialect, "Echo.Say"), await caller.list(dialect)):
+    assert limit_headers(await caller.call("oxp", "Echo.Say")) == (policy, f'"thrice";r=2;t={DAY_S}')
+    assert limit_headers(await caller.list("oxp")) == (policy, f'"thrice";r=1;t={DAY_S}')
+    assert limit_headers(await caller.call("oxp", "Echo.Say", call_id="kept")) == (policy, f'"thrice";r=0;t={DAY_S}')
+    for refused in (await caller.call("oxp", "Echo.Say"), await caller.list("oxp")):
         assert (refused.status, refused.message) == (429, "Too many requests; try again later.")
         assert refused.headers["retry-after"] == str(DAY_S)
         assert limit_headers(refused) == (policy, f'"thrice";r=0;t={DAY_S}')
@@ -62,11 +61,10 @@ async def test_looks_at_challenges_count_as_polls_of_their_address(start: Start,
     assert (await caller.list("oxp")).status == 200
 
 
-@every_dialect
-async def test_strict_errors_keep_the_limit_headers(start: Start, server: ToolServer, dialect: str) -> None:
+async def test_strict_errors_keep_the_limit_headers(start: Start, server: ToolServer) -> None:
     caller = (await limited(start, server, limit("once", "caller", 1), errors={"strict": True})).caller
-    assert (await caller.call(dialect, "Echo.Say")).status == 200
-    for refused in (await caller.call(dialect, "Echo.Say"), await caller.list(dialect)):
+    assert (await caller.call("oxp", "Echo.Say")).status == 200
+    for refused in (await caller.call("oxp", "Echo.Say"), await caller.list("oxp")):
         assert (refused.status, refused.message) == (400, "Too many requests; try again later.")
         assert refused.headers["retry-after"] == str(DAY_S)
         assert limit_headers(refused) == (f'"once";q=1;w={DAY_S}', f'"once";r=0;t={DAY_S}')
@@ -106,15 +104,14 @@ async def test_both_phases_show_their_limits(start: Start, server: ToolServer) -
 GARBLED = (b"{", b"[]", b'{"request": 1}', b'{"request": {"tool_id": "No.Tool"}}', b'{"request": {"tool_id": 7}}')
 
 
-@every_dialect
-async def test_a_garbled_call_counts_for_its_caller_only(start: Start, server: ToolServer, dialect: str) -> None:
+async def test_a_garbled_call_counts_for_its_caller_only(start: Start, server: ToolServer) -> None:
     limits = limit("per-caller", "caller", len(GARBLED) + 2), limit("per-tool", "caller+tool", 1)
     caller = (await limited(start, server, *limits)).caller
     for content in GARBLED:
-        answer = await caller.send(dialect, "call", "POST", f"/{dialect}/tools/call", content=content)
+        answer = await caller.send("oxp", "call", "POST", "/oxp/tools/call", content=content)
         assert answer.status == 400
     assert answer.headers["ratelimit"] == f'"per-caller";r=2;t={DAY_S}'
-    answer = await caller.call(dialect, "Echo.Say")
+    answer = await caller.call("oxp", "Echo.Say")
     assert answer.headers["ratelimit"] == f'"per-caller";r=1;t={DAY_S}, "per-tool";r=0;t={DAY_S}'
 
 
@@ -166,13 +163,12 @@ async def arriving(*parts: bytes) -> AsyncIterator[bytes]:
         yield part
 
 
-@every_dialect
-async def test_a_streamed_body_too_large_counts(start: Start, server: ToolServer, dialect: str) -> None:
+async def test_a_streamed_body_too_large_counts(start: Start, server: ToolServer) -> None:
     text = config({"scripted": server.url}, rate_limits=[limit("once", "caller", 1)], server={"max_body": "1KiB"})
     caller = (await start(text)).caller
     for status in (413, 429):
         body = arriving(b" " * 1000, b" " * 1000)
-        answer = await caller.send(dialect, "call", "POST", f"/{dialect}/tools/call", content=body)
+        answer = await caller.send("oxp", "call", "POST", "/oxp/tools/call", content=body)
         assert (answer.status, answer.headers["ratelimit"]) == (status, f'"once";r=0;t={DAY_S}')
 
 

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.flow.builds import Builds
-from tests.flow.caller import Caller, every_dialect
+from tests.flow.caller import Caller
 from tests.flow.conftest import Start
 from tests.flow.gateways import PUBLIC_URL, config, running, until
 from tests.flow.toolserver import ToolServer, tool
@@ -45,12 +45,11 @@ def split(line: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     return line, measured
 
 
-@every_dialect
-async def test_a_call_is_one_line(server: ToolServer, dialect: str) -> None:
+async def test_a_call_is_one_line(server: ToolServer) -> None:
     async with watched(config({"scripted": server.url}, auth=AUTH)) as gateway:
         known = gateway.caller.with_token(token())
         headers = {"x-request-id": "mine"}
-        answer = await known.call(dialect, "Echo.Say", {"n": CANARY}, headers=headers, trace_id=CANARY)
+        answer = await known.call("oxp", "Echo.Say", {"n": CANARY}, headers=headers, trace_id=CANARY)
     [line] = gateway.lines
     said, measured = split(line)
     assert said.pop("toolgate_call_id") == answer.headers["toolgate-call-id"]
@@ -61,7 +60,7 @@ async def test_a_call_is_one_line(server: ToolServer, dialect: str) -> None:
         "route": "/tools/call",
         "status": 200,
         "bytes_out": len(answer.body),
-        "dialect": dialect,
+        "dialect": "oxp",
         "principal": "jwt::ada",
         "tool": "Echo.Say",
         "version": "1.0.0",
@@ -199,15 +198,14 @@ async def test_callbacks_are_a_line_each_without_their_path_or_their_content() -
     assert secret not in gateway.text
 
 
-@every_dialect
 @pytest.mark.parametrize("sent", ["mine", "A.b_c-d/e+f=g@h~i:j", "x" * 128])
-async def test_a_request_id_is_sent_back(start: Start, server: ToolServer, dialect: str, sent: str) -> None:
+async def test_a_request_id_is_sent_back(start: Start, server: ToolServer, sent: str) -> None:
     caller = (await start(config({"scripted": server.url}))).caller
     headers = {"x-request-id": sent}
     for answer in (
-        await caller.call(dialect, "Echo.Say", headers=headers),
-        await caller.call(dialect, "No.Tool", headers=headers),
-        await caller.list(dialect, headers=headers),
+        await caller.call("oxp", "Echo.Say", headers=headers),
+        await caller.call("oxp", "No.Tool", headers=headers),
+        await caller.list("oxp", headers=headers),
     ):
         assert answer.headers.get_list("x-request-id") == [sent]
     assert server.calls[0].header("x-request-id") == sent

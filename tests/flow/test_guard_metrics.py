@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from jwt.algorithms import RSAAlgorithm
 
 from tests.flow.builds import builds
-from tests.flow.caller import DIALECTS, every_dialect
+from tests.flow.caller import DIALECTS
 from tests.flow.conftest import Start
 from tests.flow.gateways import Running, config
 from tests.flow.keeping import begun, gated
@@ -163,14 +163,13 @@ async def test_refusals_are_counted_with_their_tool_once_known(start: Start, ser
     assert not await samples(gateway, "toolgate_tool_call_duration_seconds_count")
 
 
-@every_dialect
-async def test_lists_are_counted_by_dialect(start: Start, server: ToolServer, dialect: str) -> None:
+async def test_lists_are_counted_by_dialect(start: Start, server: ToolServer) -> None:
     gateway = await start(config({"scripted": server.url}))
-    tag = (await gateway.caller.list(dialect)).headers["etag"]
-    await gateway.caller.list(dialect, headers={"if-none-match": tag})
+    tag = (await gateway.caller.list("oxp")).headers["etag"]
+    await gateway.caller.list("oxp", headers={"if-none-match": tag})
     assert await samples(gateway, REQUESTS) == {
-        f"{{dialect={dialect},operation=list,status=200}}": 1,
-        f"{{dialect={dialect},operation=list,status=304}}": 1,
+        "{dialect=oxp,operation=list,status=200}": 1,
+        "{dialect=oxp,operation=list,status=304}": 1,
     }
     assert not await samples(gateway, CALLS)
     assert not await samples(gateway, "toolgate_overhead_seconds_count")

@@ -70,12 +70,11 @@ async def test_a_tool_needs_all_scopes(caller: Caller, scripted: ToolServer, dia
     assert scripted.executions == before
 
 
-@every_dialect
 @pytest.mark.parametrize("scope", ["deep vault", ["vault", "deep"], "other deep vault more"])
-async def test_a_caller_with_all_scopes_sees_and_runs_it(caller: Caller, dialect: str, scope: Any) -> None:
+async def test_a_caller_with_all_scopes_sees_and_runs_it(caller: Caller, scope: Any) -> None:
     known = caller.with_token(token(scope=scope))
-    assert (await known.call(dialect, "Vault.Open", {"n": 1})).value == {"n": 1}
-    assert "Vault.Open@1.0.0" in (await known.list(dialect)).ids
+    assert (await known.call("oxp", "Vault.Open", {"n": 1})).value == {"n": 1}
+    assert "Vault.Open@1.0.0" in (await known.list("oxp")).ids
 
 
 async def test_a_key_has_the_scopes_of_its_entry(caller: Caller) -> None:
@@ -85,13 +84,12 @@ async def test_a_key_has_the_scopes_of_its_entry(caller: Caller) -> None:
     assert (await caller.call("oxp", "Echo.Say@2", headers=keyed)).status == 403
 
 
-@every_dialect
-async def test_the_latest_version_is_by_scope(caller: Caller, scripted: ToolServer, dialect: str) -> None:
+async def test_the_latest_version_is_by_scope(caller: Caller, scripted: ToolServer) -> None:
     for scope, version in ((None, "1.2.3"), ("beta", "2.0.0")):
         known = caller.with_token(token(scope=scope))
-        assert (await known.call(dialect, "Echo.Say", {"n": version})).value == {"n": version}
+        assert (await known.call("oxp", "Echo.Say", {"n": version})).value == {"n": version}
         assert scripted.calls[-1].call["tool_id"] == f"Echo.Say@{version}"
-    assert (await caller.with_token(token()).call(dialect, "Echo.Say@2.0.0")).status == 403
+    assert (await caller.with_token(token()).call("oxp", "Echo.Say@2.0.0")).status == 403
 
 
 def seen(answer: Answer) -> tuple[object, ...]:
@@ -106,27 +104,24 @@ HIDDEN = [
 ]
 
 
-@every_dialect
 @pytest.mark.parametrize("name", HIDDEN)
-async def test_strict_errors_hide_forbidden_tools(strict: Caller, without: Caller, dialect: str, name: str) -> None:
-    hidden, absent = [await it.with_token(token()).call(dialect, name, {"n": 1}) for it in (strict, without)]
+async def test_strict_errors_hide_forbidden_tools(strict: Caller, without: Caller, name: str) -> None:
+    hidden, absent = [await it.with_token(token()).call("oxp", name, {"n": 1}) for it in (strict, without)]
     assert hidden.status == 400
     assert seen(hidden) == seen(absent)
 
 
-@every_dialect
-async def test_a_strict_gateway_still_serves_those_who_may(strict: Caller, dialect: str) -> None:
+async def test_a_strict_gateway_still_serves_those_who_may(strict: Caller) -> None:
     known = strict.with_token(token(scope="vault deep beta"))
-    assert (await known.call(dialect, "Vault.Open", {"n": 1})).value == {"n": 1}
-    assert (await known.list(dialect)).ids == ["Echo.Say@1.2.3", "Echo.Say@2.0.0", "Vault.Open@1.0.0"]
+    assert (await known.call("oxp", "Vault.Open", {"n": 1})).value == {"n": 1}
+    assert (await known.list("oxp")).ids == ["Echo.Say@1.2.3", "Echo.Say@2.0.0", "Vault.Open@1.0.0"]
 
 
-@every_dialect
-async def test_strict_limits_hide_forbidden_tools(start: Start, scripted: ToolServer, dialect: str) -> None:
+async def test_strict_limits_hide_forbidden_tools(start: Start, scripted: ToolServer) -> None:
     """A limit on the tool itself would show in the headers."""
     limits = [{"name": "vaults", "key": "tool", "rate": "1/d", "tools": ["*"]}]
     sections = {"errors": {"strict": True}, "rate_limits": limits}
     known = (await start(text(scripted, [OPEN, BETA, VAULT], **sections))).caller.with_token(token())
-    hidden, absent = await known.call(dialect, "Vault.Open"), await known.call(dialect, "Vault.Shut")
+    hidden, absent = await known.call("oxp", "Vault.Open"), await known.call("oxp", "Vault.Shut")
     assert hidden.headers.get("ratelimit") is absent.headers.get("ratelimit") is None
     assert hidden.message.replace("Open", "Shut") == absent.message

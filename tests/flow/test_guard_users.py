@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.flow.caller import Caller, every_dialect
+from tests.flow.caller import Caller
 from tests.flow.conftest import Start
 from tests.flow.gateways import config
 from tests.flow.keeping import counted, finished
@@ -32,52 +32,48 @@ def user_sent(server: ToolServer) -> Any:
     return server.calls[-1].call["context"]["user_id"]
 
 
-@every_dialect
 @pytest.mark.parametrize(
     "context", [{}, {"context": {}}, *({"context": {"user_id": user}} for user in (ADA, ""))], ids=str
 )
 async def test_the_tool_server_gets_the_credentials_user(
-    start: Start, server: ToolServer, dialect: str, context: dict[str, Any]
+    start: Start, server: ToolServer, context: dict[str, Any]
 ) -> None:
     server.tools.append(tool("Mail.Read", requirements={"user_id": True}))
     caller = (await agent(start, server)).with_token(asking_for(ADA))
-    assert (await caller.call(dialect, "Mail.Read", {"n": 1}, **context)).value == {"n": 1}
+    assert (await caller.call("oxp", "Mail.Read", {"n": 1}, **context)).value == {"n": 1}
     assert user_sent(server) == ADA
 
 
-@every_dialect
 @pytest.mark.parametrize("strict", [False, True])
-async def test_a_call_for_another_user_fails(start: Start, server: ToolServer, dialect: str, strict: bool) -> None:
+async def test_a_call_for_another_user_fails(start: Start, server: ToolServer, strict: bool) -> None:
     caller = (await agent(start, server, errors={"strict": strict})).with_token(asking_for(ADA))
     ids: list[dict[str, Any]] = [{}, {"call_id": "kept"}]
     for call_id in ids:
-        answer = await caller.call(dialect, "Echo.Say", context={"user_id": BOB}, **call_id)
+        answer = await caller.call("oxp", "Echo.Say", context={"user_id": BOB}, **call_id)
         assert answer.status == (400 if strict else 403)
         assert ADA not in answer.message
     assert not server.calls
 
 
-@every_dialect
 @pytest.mark.parametrize("named", [{}, {"user_id": ADA}], ids=str)
 async def test_user_info_is_not_passed_on_beside_the_credentials_user(
-    start: Start, server: ToolServer, dialect: str, named: dict[str, str]
+    start: Start, server: ToolServer, named: dict[str, str]
 ) -> None:
     """Nobody has checked it: a tool server that looks for an email address would take it for the user's."""
     server.tools.append(tool("Mail.Read", requirements={"user_id": True}))
     caller = (await agent(start, server)).with_token(asking_for(ADA))
     for info in ({"email": "root@x"}, {"user_id": ADA, "email": "root@x"}, "root", [{"user_id": "root"}]):
-        answer = await caller.call(dialect, "Mail.Read", {"n": 1}, context={"user_info": info} | named)
+        answer = await caller.call("oxp", "Mail.Read", {"n": 1}, context={"user_info": info} | named)
         assert answer.value == {"n": 1}
         assert server.calls[-1].call["context"] == {"user_id": ADA}
 
 
-@every_dialect
-async def test_another_user_in_user_info_is_refused(start: Start, server: ToolServer, dialect: str) -> None:
+async def test_another_user_in_user_info_is_refused(start: Start, server: ToolServer) -> None:
     caller = (await agent(start, server)).with_token(asking_for(ADA))
     for user in ("root", 7, {"id": ADA}):
         info = {"email": "root@x", "user_id": user}
         for named in ({}, {"user_id": ADA}):
-            assert (await caller.call(dialect, "Echo.Say", context={"user_info": info} | named)).status == 403
+            assert (await caller.call("oxp", "Echo.Say", context={"user_info": info} | named)).status == 403
     assert not server.calls
 
 

@@ -37,21 +37,19 @@ async def test_invalid_arguments_are_refused_by_parameter(
     assert server.calls == []
 
 
-@every_dialect
-async def test_wrong_input_is_never_quoted(caller: Caller, dialect: str) -> None:
+async def test_wrong_input_is_never_quoted(caller: Caller) -> None:
     """Ours: answers and logs hold no argument."""
-    answer = await caller.call(dialect, "Count.Up", {"n": "canary-3141"})
+    answer = await caller.call("oxp", "Count.Up", {"n": "canary-3141"})
     assert answer.status == 422
     assert b"canary" not in answer.body
 
 
-@every_dialect
-async def test_a_nested_error_is_under_its_parameter(start: Start, server: ToolServer, dialect: str) -> None:
+async def test_a_nested_error_is_under_its_parameter(start: Start, server: ToolServer) -> None:
     """Ours: `parameter_errors` is keyed by parameter; the path stands in the text."""
     items = {"type": "array", "items": object_of(name={"type": "string"})}
     server.tools = [tool("Cart.Fill", input_schema=object_of(items=items))]
     caller = (await start(config({"scripted": server.url}))).caller
-    answer = await caller.call(dialect, "Cart.Fill", {"items": [{"name": "tea"}, {"name": 7}]})
+    answer = await caller.call("oxp", "Cart.Fill", {"items": [{"name": "tea"}, {"name": 7}]})
     assert answer.status == 422
     assert answer.document["parameter_errors"].keys() == {"items"}
     assert "items[1].name" in answer.document["parameter_errors"]["items"]
@@ -80,12 +78,11 @@ async def test_a_malformed_body_is_refused(caller: Caller, server: ToolServer, d
     assert server.calls == []
 
 
-@every_dialect
-async def test_the_last_of_two_equal_names_counts(caller: Caller, server: ToolServer, dialect: str) -> None:
+async def test_the_last_of_two_equal_names_counts(caller: Caller, server: ToolServer) -> None:
     """Ours: what was validated is what the tool gets, however another parser would have read it."""
     request = b'{"tool_id":"Count.Up","input":{"n":"wrong","n":1}}'
-    content = request if dialect == "oxp" else b'{"request":%b}' % request
-    answer = await caller.send(dialect, "call", "POST", f"/{dialect}/tools/call", content=content)
+    content = request
+    answer = await caller.send("oxp", "call", "POST", "/oxp/tools/call", content=content)
     assert answer.value == {"n": 1}
     assert b"wrong" not in server.calls[0].body
 
@@ -98,31 +95,28 @@ CONTEXT = {
 }
 
 
-@every_dialect
-async def test_a_missing_secret_is_named_and_a_given_one_never_repeated(demo: Caller, dialect: str) -> None:
+async def test_a_missing_secret_is_named_and_a_given_one_never_repeated(demo: Caller) -> None:
     """Spec: OXP 1.0, Tool Requirements: 400. Ours: which secret it is."""
     other = {"secrets": [{"id": "OTHER", "value": "canary-2718"}]}
-    answer = await demo.call(dialect, "Sms.Send", SMS, context=other)
+    answer = await demo.call("oxp", "Sms.Send", SMS, context=other)
     assert (answer.status, answer.missing) == (400, {"secrets": [{"id": "SMS_API_KEY"}]})
     assert b"canary" not in answer.body
-    answer = await demo.call(dialect, "Sms.Send", SMS, context={"secrets": [{"id": "SMS_API_KEY", "value": "it"}]})
+    answer = await demo.call("oxp", "Sms.Send", SMS, context={"secrets": [{"id": "SMS_API_KEY", "value": "it"}]})
     assert answer.value == {"status": "queued", "to_last4": "5678"}
 
 
-@every_dialect
-async def test_a_missing_user_is_asked_for(demo: Caller, dialect: str) -> None:
+async def test_a_missing_user_is_asked_for(demo: Caller) -> None:
     """Spec: OXP 1.0, `missing_requirements.user_id`: 400."""
-    answer = await demo.call(dialect, "Notes.List")
+    answer = await demo.call("oxp", "Notes.List")
     assert (answer.status, answer.missing) == (400, {"user_id": True})
-    assert (await demo.call(dialect, "Notes.List", context={"user_id": f"nobody-{dialect}"})).value == []
+    assert (await demo.call("oxp", "Notes.List", context={"user_id": "nobody"})).value == []
 
 
-@every_dialect
-async def test_an_empty_user_id_is_none(start: Start, server: ToolServer, dialect: str) -> None:
+async def test_an_empty_user_id_is_none(start: Start, server: ToolServer) -> None:
     """Ours: no tool server is sent one, and the call is found by its id as any other."""
     caller = (await start(config({"scripted": server.url}))).caller
     asked: list[dict[str, Any]] = [{"context": {"user_id": ""}}, {"context": {}}]
-    first, again = [await caller.call(dialect, "Echo.Say", {"n": 1}, call_id="k", **one) for one in asked]
+    first, again = [await caller.call("oxp", "Echo.Say", {"n": 1}, call_id="k", **one) for one in asked]
     assert "user_id" not in server.calls[0].call.get("context", {})
     assert (first.body, server.executions) == (again.body, 1)
     assert (await caller.http.get("/calls/k")).status_code == 200
@@ -146,14 +140,13 @@ async def test_everything_missing_is_listed_at_once(start: Start, server: ToolSe
     assert (await caller.call(dialect, "Vault.Open", context=CONTEXT)).value == {}
 
 
-@every_dialect
-async def test_only_what_a_tool_declares_is_passed_on(start: Start, server: ToolServer, dialect: str) -> None:
+async def test_only_what_a_tool_declares_is_passed_on(start: Start, server: ToolServer) -> None:
     """Ours: other tokens and secrets of the caller are none of the tool server's business."""
     needs = {"authorization": [{"id": "mail"}], "secrets": [{"id": "KEY"}]}
     server.tools = [tool("Echo.Say"), tool("Vault.Open", requirements=needs)]
     caller = (await start(config({"scripted": server.url}))).caller
     for name in ("Echo.Say", "Vault.Open"):
-        assert (await caller.call(dialect, name, context=CONTEXT)).status == 200
+        assert (await caller.call("oxp", name, context=CONTEXT)).status == 200
     plain, vault = server.calls
     assert plain.call["context"] == {"user_id": "ada"}
     assert vault.call["context"] == {
@@ -164,17 +157,16 @@ async def test_only_what_a_tool_declares_is_passed_on(start: Start, server: Tool
     assert all(b"canary" not in received.body for received in server.calls)
 
 
-@every_dialect
-async def test_a_secret_of_the_route_is_injected(start: Start, server: ToolServer, dialect: str) -> None:
+async def test_a_secret_of_the_route_is_injected(start: Start, server: ToolServer) -> None:
     """Ours: it wins over the caller's, and is gone from the requirements in the catalogue."""
     server.tools = [tool("Vault.Open", requirements={"secrets": [{"id": "KEY"}, {"id": "PIN"}]})]
     route = {"tools": "*", "backend": "scripted", "secrets": {"KEY": "key of the route", "UNUSED": "never sent"}}
     caller = (await start(config({"scripted": server.url}, [route]))).caller
-    [shown] = (await caller.list(dialect)).tools
+    [shown] = (await caller.list("oxp")).tools
     assert shown["requirements"] == {"secrets": [{"id": "PIN"}]}
-    answer = await caller.call(dialect, "Vault.Open", context={"secrets": [{"id": "KEY", "value": "theirs"}]})
+    answer = await caller.call("oxp", "Vault.Open", context={"secrets": [{"id": "KEY", "value": "theirs"}]})
     assert answer.missing == {"secrets": [{"id": "PIN"}]}
-    answer = await caller.call(dialect, "Vault.Open", context={"secrets": CONTEXT["secrets"]})
+    answer = await caller.call("oxp", "Vault.Open", context={"secrets": CONTEXT["secrets"]})
     assert answer.status == 200
     assert b"key of the route" not in answer.body
     [call] = server.calls
@@ -207,11 +199,10 @@ async def test_newly_required_ids_are_withheld_until_the_route_lists_them(
     assert "canary" not in caplog.text
 
 
-@every_dialect
-async def test_the_tool_gets_trace_user_and_arguments(caller: Caller, server: ToolServer, dialect: str) -> None:
+async def test_the_tool_gets_trace_user_and_arguments(caller: Caller, server: ToolServer) -> None:
     """Ours: the caller's call id stays with the caller."""
     context: dict[str, Any] = {"user_id": "ada"}
-    answer = await caller.call(dialect, "Count.Up", {"n": 1}, call_id="mine", trace_id="trace-7", context=context)
+    answer = await caller.call("oxp", "Count.Up", {"n": 1}, call_id="mine", trace_id="trace-7", context=context)
     assert answer.result["call_id"] == "mine"
     request = dict(server.calls[0].call)
     assert request.pop("call_id").startswith("tg-")

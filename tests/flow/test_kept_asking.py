@@ -49,16 +49,15 @@ def lasting(answer: Answer) -> dict[str, str]:
     return {name: text for name, text in answer.headers.items() if name != "x-request-id"}
 
 
-@every_dialect
-async def test_a_finished_call_keeps_its_first_answer(caller: Caller, server: ToolServer, dialect: str) -> None:
+async def test_a_finished_call_keeps_its_first_answer(caller: Caller, server: ToolServer) -> None:
     """By our id, by the caller's own, and at its `Location`."""
-    first = await caller.call(dialect, "Echo.Say", {"a": 1}, call_id="k")
+    first = await caller.call("oxp", "Echo.Say", {"a": 1}, call_id="k")
     own_id = first.headers["toolgate-call-id"]
     assert first.headers["location"] == f"{PUBLIC_URL}/calls/{own_id}"
     for call_id in ("k", own_id):
-        answer = await look(caller, dialect, call_id)
+        answer = await look(caller, "oxp", call_id)
         assert (answer.status, answer.body, lasting(answer)) == (200, first.body, lasting(first))
-    assert (await caller.send(dialect, "kept", "GET", first.headers["location"])).body == first.body
+    assert (await caller.send("oxp", "kept", "GET", first.headers["location"])).body == first.body
     assert server.executions == 1
 
 
@@ -167,8 +166,7 @@ async def test_other_methods_are_refused(caller: Caller, method: str) -> None:
     assert (answer.status, set(answer.headers["allow"].split(", "))) == (405, {"GET", "HEAD", "DELETE"})
 
 
-@every_dialect
-async def test_a_cancelled_call_is_over_for_all_who_joined(caller: Caller, server: ToolServer, dialect: str) -> None:
+async def test_a_cancelled_call_is_over_for_all_who_joined(caller: Caller, server: ToolServer) -> None:
     """There is no way to tell an OXP server but to hang up on it; the tool may have run, and never runs again."""
     hung_up = asyncio.Event()
 
@@ -181,23 +179,22 @@ async def test_a_cancelled_call_is_over_for_all_who_joined(caller: Caller, serve
 
     server.handler = wait
     async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
-        calls = [group.create_task(caller.call(dialect, "Echo.Say", call_id="k")) for _ in range(3)]
+        calls = [group.create_task(caller.call("oxp", "Echo.Say", call_id="k")) for _ in range(3)]
         await begun(server)
-        cancelled = await cancel(caller, dialect, "k")
+        cancelled = await cancel(caller, "oxp", "k")
     assert (cancelled.status, cancelled.error["can_retry"]) == (202, False)
     server.handler = server.echo
     answers = [await call for call in calls]
-    answers += [await caller.call(dialect, "Echo.Say", call_id="k"), await look(caller, dialect, "k")]
+    answers += [await caller.call("oxp", "Echo.Say", call_id="k"), await look(caller, "oxp", "k")]
     assert {(answer.status, answer.body) for answer in answers} == {(200, cancelled.body)}
     assert server.executions == 1
 
 
-@every_dialect
-async def test_what_is_over_cannot_be_cancelled_any_more(caller: Caller, server: ToolServer, dialect: str) -> None:
-    first = await caller.call(dialect, "Echo.Say", {"a": 1}, call_id="k")
-    cancelled = await cancel(caller, dialect, "k")
+async def test_what_is_over_cannot_be_cancelled_any_more(caller: Caller, server: ToolServer) -> None:
+    first = await caller.call("oxp", "Echo.Say", {"a": 1}, call_id="k")
+    cancelled = await cancel(caller, "oxp", "k")
     assert (cancelled.status, cancelled.body) == (202, first.body)
-    assert (await look(caller, dialect, "k")).body == first.body
+    assert (await look(caller, "oxp", "k")).body == first.body
 
 
 async def test_an_async_call_without_an_id_can_be_read_and_cancelled(caller: Caller, server: ToolServer) -> None:

@@ -48,21 +48,19 @@ RESULTS = [
 
 
 @pytest.mark.parametrize("members", RESULTS)
-@every_dialect
-async def test_a_result_is_repeated_exactly(caller: Caller, server: ToolServer, dialect: str, members: str) -> None:
+async def test_a_result_is_repeated_exactly(caller: Caller, server: ToolServer, members: str) -> None:
     async def handle(received: Request) -> bytes:
         body = f'{{"success": true, {members}}}'.encode()
         return b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b" % (len(body), body)
 
     server.handler = handle
-    first = await caller.call(dialect, "Echo.Say", call_id="k")
+    first = await caller.call("oxp", "Echo.Say", call_id="k")
     assert first.result["success"] is True
-    assert (await caller.call(dialect, "Echo.Say", call_id="k")).body == first.body
+    assert (await caller.call("oxp", "Echo.Say", call_id="k")).body == first.body
     assert server.executions == 1
 
 
-@every_dialect
-async def test_a_tool_error_is_repeated_exactly(caller: Caller, server: ToolServer, dialect: str) -> None:
+async def test_a_tool_error_is_repeated_exactly(caller: Caller, server: ToolServer) -> None:
     async def fail(received: Request) -> bytes:
         return server.failure(
             received,
@@ -74,9 +72,9 @@ async def test_a_tool_error_is_repeated_exactly(caller: Caller, server: ToolServ
         )
 
     server.handler = fail
-    first = await caller.call(dialect, "Echo.Say", call_id="k")
+    first = await caller.call("oxp", "Echo.Say", call_id="k")
     assert (first.error["message"], first.error["more"]) == ("No.", [1])
-    assert (await caller.call(dialect, "Echo.Say", call_id="k")).body == first.body
+    assert (await caller.call("oxp", "Echo.Say", call_id="k")).body == first.body
     assert server.executions == 1
 
 
@@ -87,9 +85,8 @@ async def test_a_call_may_be_repeated_in_another_dialect(caller: Caller, server:
     assert len({answer.headers["toolgate-call-id"] for answer in answers}) == 1
 
 
-@every_dialect
-async def test_an_id_used_for_another_call_is_refused(caller: Caller, server: ToolServer, dialect: str) -> None:
-    first = await caller.call(dialect, "Echo.Say", {"a": 1}, call_id="k")
+async def test_an_id_used_for_another_call_is_refused(caller: Caller, server: ToolServer) -> None:
+    first = await caller.call("oxp", "Echo.Say", {"a": 1}, call_id="k")
     others: list[tuple[str, Any]] = [
         ("Echo.Say", {"a": 2}),
         ("Echo.Say", {"a": 1.0}),
@@ -99,37 +96,34 @@ async def test_an_id_used_for_another_call_is_refused(caller: Caller, server: To
         ("Count.Up", {"n": 1}),
     ]
     for tool_id, arguments in others:
-        answer = await caller.call(dialect, tool_id, arguments, call_id="k")
+        answer = await caller.call("oxp", tool_id, arguments, call_id="k")
         assert (answer.status, answer.message) == (400, "This call_id was used for a different call.")
         assert "location" not in answer.headers
-    assert (await caller.call(dialect, "Echo.Say", {"a": 1}, call_id="k")).body == first.body
+    assert (await caller.call("oxp", "Echo.Say", {"a": 1}, call_id="k")).body == first.body
     assert server.executions == 1
 
 
-@every_dialect
-async def test_equal_calls_may_be_spelled_differently(caller: Caller, server: ToolServer, dialect: str) -> None:
+async def test_equal_calls_may_be_spelled_differently(caller: Caller, server: ToolServer) -> None:
     server.handler = counted(server)
     one = {"a": 1, "b": {"c": [1, {"x": 1, "y": 2}], "d": "é"}}
     other = {"b": {"d": "é", "c": [1, {"y": 2, "x": 1}]}, "a": 1}
-    assert (await caller.call(dialect, "Echo.Say@1", one, call_id="k")).value["run"] == 1
-    assert (await caller.call(dialect, "Echo.Say@1.0.0", other, call_id="k")).value["run"] == 1
+    assert (await caller.call("oxp", "Echo.Say@1", one, call_id="k")).value["run"] == 1
+    assert (await caller.call("oxp", "Echo.Say@1.0.0", other, call_id="k")).value["run"] == 1
     swapped = {"a": 1, "b": {"c": [{"x": 1, "y": 2}, 1], "d": "é"}}
-    assert (await caller.call(dialect, "Echo.Say@1", swapped, call_id="k")).status == 400
+    assert (await caller.call("oxp", "Echo.Say@1", swapped, call_id="k")).status == 400
 
 
-@every_dialect
-async def test_fifty_at_once_run_once(caller: Caller, server: ToolServer, dialect: str) -> None:
+async def test_fifty_at_once_run_once(caller: Caller, server: ToolServer) -> None:
     server.handler, opened = gated(server)
     async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
-        calls = [group.create_task(caller.call(dialect, "Echo.Say", {"a": 1}, call_id="k")) for _ in range(CROWD)]
+        calls = [group.create_task(caller.call("oxp", "Echo.Say", {"a": 1}, call_id="k")) for _ in range(CROWD)]
         await begun(server)
         opened.set()
     assert len({(await call).body for call in calls}) == 1
     assert (calls[0].result().value["run"], server.executions) == (1, 1)
 
 
-@every_dialect
-async def test_fifty_at_once_share_even_what_is_not_kept(caller: Caller, server: ToolServer, dialect: str) -> None:
+async def test_fifty_at_once_share_even_what_is_not_kept(caller: Caller, server: ToolServer) -> None:
     """All who joined get the retryable failure or the refusal, and a later call runs again."""
     opened = asyncio.Event()
 
@@ -143,14 +137,12 @@ async def test_fifty_at_once_share_even_what_is_not_kept(caller: Caller, server:
     for number, how in enumerate(("refuse", "fail")):
         opened.clear()
         async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
-            calls = [
-                group.create_task(caller.call(dialect, "Echo.Say", {"how": how}, call_id=how)) for _ in range(CROWD)
-            ]
+            calls = [group.create_task(caller.call("oxp", "Echo.Say", {"how": how}, call_id=how)) for _ in range(CROWD)]
             await begun(server, 2 * number + 1)
             opened.set()
         assert {(await call).status for call in calls} == ({400} if how == "refuse" else {200})
         assert server.executions == 2 * number + 1
-        await caller.call(dialect, "Echo.Say", {"how": how}, call_id=how)
+        await caller.call("oxp", "Echo.Say", {"how": how}, call_id=how)
         assert server.executions == 2 * number + 2
 
 
@@ -171,21 +163,20 @@ NOT_KEPT: list[tuple[str, bytes | dict[str, Any], int]] = [
 
 
 @pytest.mark.parametrize(("said", "status"), [case[1:] for case in NOT_KEPT], ids=[case[0] for case in NOT_KEPT])
-@every_dialect
 async def test_retryable_outcomes_are_not_kept(
-    caller: Caller, server: ToolServer, dialect: str, said: bytes | dict[str, Any], status: int
+    caller: Caller, server: ToolServer, said: bytes | dict[str, Any], status: int
 ) -> None:
     async def handle(received: Request) -> bytes:
         return said if isinstance(said, bytes) else server.failure(received, **said)
 
     server.handler = handle
-    answer = await caller.call(dialect, "Echo.Say", call_id="k")
+    answer = await caller.call("oxp", "Echo.Say", call_id="k")
     assert answer.status == status
     assert "toolgate-call-id" in answer.headers
     assert "location" not in answer.headers
     server.handler = counted(server)
-    assert (await caller.call(dialect, "Echo.Say", call_id="k")).value["run"] == 2
-    assert (await caller.call(dialect, "Echo.Say", {"other": 1}, call_id="k")).status == 400
+    assert (await caller.call("oxp", "Echo.Say", call_id="k")).value["run"] == 2
+    assert (await caller.call("oxp", "Echo.Say", {"other": 1}, call_id="k")).status == 400
 
 
 async def test_wrong_input_and_wrong_requests_use_up_no_id(caller: Caller, server: ToolServer) -> None:
@@ -203,24 +194,22 @@ async def test_a_tool_server_that_was_not_there_leaves_the_id_unused(start: Star
     assert (await gateway.caller.call("oxp", "Echo.Say", {"a": 1}, call_id="k")).status == 400
 
 
-@every_dialect
-async def test_a_call_that_broke_off_is_not_tried_again(caller: Caller, server: ToolServer, dialect: str) -> None:
+async def test_a_call_that_broke_off_is_not_tried_again(caller: Caller, server: ToolServer) -> None:
     """It is unknown whether the tool ran, and every repetition is answered so."""
     server.handler = hang_up
-    first = await caller.call(dialect, "Echo.Say", call_id="k")
+    first = await caller.call("oxp", "Echo.Say", call_id="k")
     assert first.error["can_retry"] is False
     server.handler = server.echo
-    assert (await caller.call(dialect, "Echo.Say", call_id="k")).body == first.body
+    assert (await caller.call("oxp", "Echo.Say", call_id="k")).body == first.body
     assert server.executions == 1
 
 
-@every_dialect
-async def test_a_timeout_is_an_outcome_too(start: Start, server: ToolServer, dialect: str) -> None:
+async def test_a_timeout_is_an_outcome_too(start: Start, server: ToolServer) -> None:
     server.handler = silence
     caller = (await start(config({"scripted": {"protocol": "oxp", "url": server.url, "timeout": "100ms"}}))).caller
-    first = await caller.call(dialect, "Echo.Say", call_id="k")
+    first = await caller.call("oxp", "Echo.Say", call_id="k")
     assert (first.error["can_retry"], "still" in first.error["message"]) == (False, True)
-    assert (await caller.call(dialect, "Echo.Say", call_id="k")).body == first.body
+    assert (await caller.call("oxp", "Echo.Say", call_id="k")).body == first.body
     assert server.executions == 1
 
 
@@ -269,9 +258,8 @@ IDS = [
 
 
 @pytest.mark.parametrize("call_id", IDS)
-@every_dialect
-async def test_every_printable_id_will_do(caller: Caller, server: ToolServer, dialect: str, call_id: str) -> None:
+async def test_every_printable_id_will_do(caller: Caller, server: ToolServer, call_id: str) -> None:
     for _ in range(2):
-        answer = await caller.call(dialect, "Echo.Say", call_id=call_id)
+        answer = await caller.call("oxp", "Echo.Say", call_id=call_id)
         assert (answer.result["call_id"], answer.status) == (call_id, 200)
     assert server.executions == 1

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.flow.caller import DIALECTS, Answer, Caller, every_dialect
+from tests.flow.caller import DIALECTS, Answer, Caller
 from tests.flow.conftest import Start
 from tests.flow.gateways import config
 from tests.flow.keeping import begun, gated
@@ -24,37 +24,35 @@ async def ask(caller: Caller, dialect: str, prefer: str, **members: str) -> Answ
         return await caller.call(dialect, "Echo.Say", {"a": 1}, headers={"prefer": prefer}, **members)
 
 
-@every_dialect
-async def test_respond_async_gives_the_result_later(caller: Caller, server: ToolServer, dialect: str) -> None:
+async def test_respond_async_gives_the_result_later(caller: Caller, server: ToolServer) -> None:
     server.handler, opened = gated(server)
-    accepted = await ask(caller, dialect, "respond-async", call_id="k")
+    accepted = await ask(caller, "oxp", "respond-async", call_id="k")
     assert (accepted.status, accepted.headers["preference-applied"]) == (202, "respond-async")
     assert (accepted.result["call_id"], accepted.error["can_retry"]) == ("k", True)
-    again = await ask(caller, dialect, "respond-async", call_id="k")
+    again = await ask(caller, "oxp", "respond-async", call_id="k")
     assert (again.status, again.body) == (202, accepted.body)
     await begun(server)
     opened.set()
-    over = await caller.call(dialect, "Echo.Say", {"a": 1}, call_id="k")
+    over = await caller.call("oxp", "Echo.Say", {"a": 1}, call_id="k")
     assert over.value == {"run": 1, "input": {"a": 1}}
-    replayed = await ask(caller, dialect, "respond-async", call_id="k")
+    replayed = await ask(caller, "oxp", "respond-async", call_id="k")
     assert (replayed.status, replayed.body, "preference-applied" in replayed.headers) == (200, over.body, False)
     assert server.executions == 1
 
 
-@every_dialect
-async def test_wait_gives_what_there_is_by_then(caller: Caller, server: ToolServer, dialect: str) -> None:
+async def test_wait_gives_what_there_is_by_then(caller: Caller, server: ToolServer) -> None:
     server.handler, opened = gated(server)
     for prefer, status, applied in (
         ("wait=0", 200, "wait=0"),
         ("respond-async, wait=0", 202, "respond-async, wait=0"),
     ):
-        answer = await ask(caller, dialect, prefer, call_id="k")
+        answer = await ask(caller, "oxp", prefer, call_id="k")
         assert (answer.status, answer.headers["preference-applied"]) == (status, applied)
         assert (answer.error["can_retry"], answer.error["retry_after_ms"] > 0) == (True, True)
     await begun(server)
     opened.set()
     for prefer in ("wait=5", "respond-async, wait=5"):
-        answer = await ask(caller, dialect, prefer, call_id="k")
+        answer = await ask(caller, "oxp", prefer, call_id="k")
         assert (answer.status, answer.headers["preference-applied"], answer.value["run"]) == (200, "wait=5", 1)
 
 
@@ -99,8 +97,7 @@ async def test_preferences_may_be_several_lines(caller: Caller, server: ToolServ
     opened.set()
 
 
-@every_dialect
-async def test_an_async_call_that_is_refused_later(caller: Caller, server: ToolServer, dialect: str) -> None:
+async def test_an_async_call_that_is_refused_later(caller: Caller, server: ToolServer) -> None:
     """202 would promise a call; a call that is refused later shows the refusal as its outcome."""
 
     asked = asyncio.Event()
@@ -110,10 +107,10 @@ async def test_an_async_call_that_is_refused_later(caller: Caller, server: ToolS
         return http_reply(400, {"message": "No."})
 
     server.handler = refuse
-    gone = await ask(caller, dialect, "respond-async", call_id="k")
+    gone = await ask(caller, "oxp", "respond-async", call_id="k")
     assert gone.status == 202
     asked.set()
-    joined = await ask(caller, dialect, "respond-async, wait=5", call_id="k")
+    joined = await ask(caller, "oxp", "respond-async, wait=5", call_id="k")
     assert (joined.status, joined.message, "location" in joined.headers) == (400, "No.", False)
-    outcome = await caller.send(dialect, "kept", "GET", gone.headers["location"])
+    outcome = await caller.send("oxp", "kept", "GET", gone.headers["location"])
     assert (outcome.status, outcome.error["message"]) == (200, "The tool did not run: No.")

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.flow.builds import builds
-from tests.flow.caller import Caller, every_dialect
+from tests.flow.caller import Caller
 from tests.flow.conftest import Start
 from tests.flow.gateways import config, listed_until
 from tests.flow.keeping import begun, counted, gated
@@ -21,10 +21,9 @@ DEADLINE_S = 10.0  # for what takes milliseconds on an idle machine
 JWT = {"jwt": [{"secret": SECRET}]}
 
 
-@every_dialect
-async def test_a_call_without_an_id_is_not_kept(caller: Caller, server: ToolServer, dialect: str) -> None:
+async def test_a_call_without_an_id_is_not_kept(caller: Caller, server: ToolServer) -> None:
     server.handler = counted(server)
-    answers = [await caller.call(dialect, "Echo.Say", {"a": 1}) for _ in range(2)]
+    answers = [await caller.call("oxp", "Echo.Say", {"a": 1}) for _ in range(2)]
     assert [answer.value["run"] for answer in answers] == [1, 2]
     for answer, received in zip(answers, server.calls, strict=True):
         assert answer.headers["toolgate-call-id"] == answer.result["call_id"] == received.call["call_id"]
@@ -47,25 +46,24 @@ async def test_refusals_of_the_tool_server_name_the_call_too(caller: Caller, ser
         assert answer.headers["toolgate-call-id"] in {received.call["call_id"] for received in server.calls}
 
 
-@every_dialect
-async def test_a_full_quota_is_a_429_with_retry_after(start: Start, server: ToolServer, dialect: str) -> None:
+async def test_a_full_quota_is_a_429_with_retry_after(start: Start, server: ToolServer) -> None:
     server.handler, opened = gated(server)
     gateway = await start(config({"scripted": server.url}, auth=JWT, state={"max_pending_per_caller": 2}))
     ada, bob = (gateway.caller.with_token(token(who)) for who in ("ada", "bob"))
     async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
         running = [
-            group.create_task(ada.call(dialect, "Echo.Say", {"n": number}, call_id=f"k-{number}")) for number in (1, 2)
+            group.create_task(ada.call("oxp", "Echo.Say", {"n": number}, call_id=f"k-{number}")) for number in (1, 2)
         ]
         await begun(server, 2)
-        refused = await ada.call(dialect, "Echo.Say", {"n": 3}, call_id="k-3")
+        refused = await ada.call("oxp", "Echo.Say", {"n": 3}, call_id="k-3")
         assert (refused.status, int(refused.headers["retry-after"]) >= 1) == (429, True)
-        others = group.create_task(bob.call(dialect, "Echo.Say", {"n": 3}, call_id="k-3"))
-        joined = group.create_task(ada.call(dialect, "Echo.Say", {"n": 1}, call_id="k-1"))
+        others = group.create_task(bob.call("oxp", "Echo.Say", {"n": 3}, call_id="k-3"))
+        joined = group.create_task(ada.call("oxp", "Echo.Say", {"n": 1}, call_id="k-1"))
         await begun(server, 3)
         opened.set()
     assert (await joined).body == (await running[0]).body
     assert (await others).value["input"] == {"n": 3}
-    assert (await ada.call(dialect, "Echo.Say", {"n": 3}, call_id="k-3")).value["input"] == {"n": 3}
+    assert (await ada.call("oxp", "Echo.Say", {"n": 3}, call_id="k-3")).value["input"] == {"n": 3}
 
 
 async def test_finished_calls_count_until_they_are_forgotten(start: Start, server: ToolServer) -> None:
@@ -79,12 +77,11 @@ async def test_finished_calls_count_until_they_are_forgotten(start: Start, serve
     assert server.executions == 3
 
 
-@every_dialect
-async def test_a_result_too_large_to_keep_is_given_once(start: Start, server: ToolServer, dialect: str) -> None:
+async def test_a_result_too_large_to_keep_is_given_once(start: Start, server: ToolServer) -> None:
     caller = (await start(config({"scripted": server.url}, state={"max_result": "1KiB"}))).caller
     large = {"text": "x" * 1024}
-    assert (await caller.call(dialect, "Echo.Say", large, call_id="k")).value == large
-    again = await caller.call(dialect, "Echo.Say", large, call_id="k")
+    assert (await caller.call("oxp", "Echo.Say", large, call_id="k")).value == large
+    again = await caller.call("oxp", "Echo.Say", large, call_id="k")
     assert (again.error["can_retry"], "too large" in again.error["message"]) == (False, True)
     assert server.executions == 1
 
@@ -102,15 +99,14 @@ async def test_an_expired_result_is_a_refusal_and_no_second_run(start: Start, se
 
 
 @pytest.mark.parametrize("check", ["off", "warn", "fail"])
-@every_dialect
-async def test_output_is_checked_on_every_look(start: Start, server: ToolServer, dialect: str, check: str) -> None:
+async def test_output_is_checked_on_every_look(start: Start, server: ToolServer, check: str) -> None:
     server.tools = [tool("Echo.Say", output_schema=object_of(n={"type": "integer"}))]
     route = {"tools": "*", "backend": "scripted", "validate_output": check}
     caller = (await start(config({"scripted": server.url}, [route]))).caller
-    first = await caller.call(dialect, "Echo.Say", {"n": "one"}, call_id="k")
+    first = await caller.call("oxp", "Echo.Say", {"n": "one"}, call_id="k")
     assert first.result["success"] is (check != "fail")
-    again = await caller.call(dialect, "Echo.Say", {"n": "one"}, call_id="k")
-    looked = await caller.send(dialect, "kept", "GET", "/calls/k")
+    again = await caller.call("oxp", "Echo.Say", {"n": "one"}, call_id="k")
+    looked = await caller.send("oxp", "kept", "GET", "/calls/k")
     assert first.body == again.body == looked.body
     assert b"one" not in looked.body or check != "fail"
     assert server.executions == 1

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from tests.flow.caller import Caller, every_dialect
+from tests.flow.caller import Caller
 from tests.flow.conftest import Start
 from tests.flow.gateways import config
 from tests.flow.toolserver import HangUp, ToolServer, hang_up, silence, tool, tool_server
@@ -38,10 +38,9 @@ async def test_the_call_path_that_works_is_remembered(start: Start, server: Tool
     assert server.executions == 3
 
 
-@every_dialect
-async def test_each_call_path_is_tried_once(caller: Caller, server: ToolServer, dialect: str) -> None:
+async def test_each_call_path_is_tried_once(caller: Caller, server: ToolServer) -> None:
     server.call_paths = set()
-    error = (await caller.call(dialect, "Echo.Say")).error
+    error = (await caller.call("oxp", "Echo.Say")).error
     assert error["can_retry"] is False
     assert paths(server) == ["/tools/call", "/call"]
     assert server.executions == 0
@@ -54,18 +53,16 @@ async def test_the_langchain_family_has_one_path(start: Start, server: ToolServe
     assert paths(server) == ["/tools/call"]
 
 
-@every_dialect
-async def test_a_broken_idempotent_call_is_repeated_once(start: Start, server: ToolServer, dialect: str) -> None:
+async def test_a_broken_idempotent_call_is_repeated_once(start: Start, server: ToolServer) -> None:
     for routes, attempts in ((None, 1), (IDEMPOTENT, 2)):
         caller = (await start(config({"scripted": server.url}, routes))).caller
         server.handler, before = hang_up, server.executions
-        error = (await caller.call(dialect, "Echo.Say")).error
+        error = (await caller.call("oxp", "Echo.Say")).error
         assert error["can_retry"] is (attempts == 2)
         assert server.executions - before == attempts
 
 
-@every_dialect
-async def test_the_repeated_call_is_the_same_call(start: Start, server: ToolServer, dialect: str) -> None:
+async def test_the_repeated_call_is_the_same_call(start: Start, server: ToolServer) -> None:
     async def second_time_lucky(received: Request) -> bytes:
         if len(server.calls) == 1:
             raise HangUp
@@ -73,35 +70,32 @@ async def test_the_repeated_call_is_the_same_call(start: Start, server: ToolServ
 
     server.handler = second_time_lucky
     caller = (await start(config({"scripted": server.url}, IDEMPOTENT))).caller
-    assert (await caller.call(dialect, "Echo.Say", {"n": 1})).value == "here"
+    assert (await caller.call("oxp", "Echo.Say", {"n": 1})).value == "here"
     first, second = server.calls
     assert (first.target, first.body) == (second.target, second.body)
 
 
-@every_dialect
-async def test_a_reused_connection_is_not_retried(caller: Caller, server: ToolServer, dialect: str) -> None:
+async def test_a_reused_connection_is_not_retried(caller: Caller, server: ToolServer) -> None:
     """Where HTTP libraries send again by themselves: the request went out before the end was seen."""
-    assert (await caller.call(dialect, "Echo.Say")).value == {}
+    assert (await caller.call("oxp", "Echo.Say")).value == {}
     server.handler = hang_up
-    assert (await caller.call(dialect, "Echo.Say")).error["can_retry"] is False
+    assert (await caller.call("oxp", "Echo.Say")).error["can_retry"] is False
     assert (server.connections, len(server.calls)) == (1, 2)
 
 
 @pytest.mark.parametrize("routes", [None, IDEMPOTENT], ids=["", "idempotent"])
-@every_dialect
-async def test_no_connection_is_a_refusal(start: Start, dialect: str, routes: list[dict[str, object]] | None) -> None:
+async def test_no_connection_is_a_refusal(start: Start, routes: list[dict[str, object]] | None) -> None:
     """Nothing was sent, so this is a 400 and no tool error; `Retry-After` says that it will pass."""
     async with tool_server(tool("Echo.Say")) as server:
         gateway = await start(config({"scripted": server.url}, routes))
-    answer = await gateway.caller.call(dialect, "Echo.Say")
+    answer = await gateway.caller.call("oxp", "Echo.Say")
     assert (answer.status, answer.message) == (400, "The tool is temporarily unavailable.")
     assert int(answer.headers["retry-after"]) >= 1
     assert server.url.rpartition(":")[2] not in answer.body.decode()
     assert server.calls == []
 
 
-@every_dialect
-async def test_a_call_with_no_room_is_refused(start: Start, server: ToolServer, dialect: str) -> None:
+async def test_a_call_with_no_room_is_refused(start: Start, server: ToolServer) -> None:
     """One runs, one waits for its connection, the third is refused at once; the first two are answered once each."""
     held, release = asyncio.Event(), asyncio.Event()
 
@@ -114,11 +108,11 @@ async def test_a_call_with_no_room_is_refused(start: Start, server: ToolServer, 
     backend = {"protocol": "oxp", "url": server.url, "max_concurrency": 1, "max_queue": 1}
     caller = (await start(config({"scripted": backend}))).caller
     async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
-        first = group.create_task(caller.call(dialect, "Echo.Say", {"n": 1}))
+        first = group.create_task(caller.call("oxp", "Echo.Say", {"n": 1}))
         await held.wait()
-        second = group.create_task(caller.call(dialect, "Echo.Say", {"n": 2}))
+        second = group.create_task(caller.call("oxp", "Echo.Say", {"n": 2}))
         await asyncio.sleep(0)  # the second sets out before the third
-        refused = await caller.call(dialect, "Echo.Say", {"n": 3})
+        refused = await caller.call("oxp", "Echo.Say", {"n": 3})
         release.set()
     assert (refused.status, "retry-after" in refused.headers) == (400, True)
     assert [(await first).value, (await second).value] == [1, 2]
@@ -126,9 +120,8 @@ async def test_a_call_with_no_room_is_refused(start: Start, server: ToolServer, 
 
 
 @pytest.mark.parametrize(("status", "state"), [(500, "closed"), (502, "open")], ids=["the tool", "its server"])
-@every_dialect
 async def test_an_open_breaker_refuses_with_the_time_of_its_probe(
-    start: Start, server: ToolServer, dialect: str, status: int, state: str
+    start: Start, server: ToolServer, status: int, state: str
 ) -> None:
     async def fail(_received: Request) -> bytes:
         return http_reply(status, {"message": "Oops"})
@@ -138,8 +131,8 @@ async def test_an_open_breaker_refuses_with_the_time_of_its_probe(
     backend = {"protocol": "oxp", "url": server.url, "breaker": breaker, "discovery": {"refresh": "1d"}}
     running = await start(config({"scripted": backend}))
     for _ in range(2):
-        assert (await running.caller.call(dialect, "Echo.Say")).error["can_retry"] is False
-    refused = await running.caller.call(dialect, "Echo.Say")
+        assert (await running.caller.call("oxp", "Echo.Say")).error["can_retry"] is False
+    refused = await running.caller.call("oxp", "Echo.Say")
     assert refused.status == 400
     assert 3200 < int(refused.headers["retry-after"]) <= 4000
     assert server.executions == 2

@@ -75,15 +75,14 @@ async def test_a_tool_that_returns_nothing_answers_a_null_value(demo: Caller, di
 
 @pytest.mark.parametrize(("check", "success"), [("off", True), ("warn", True), ("fail", False)])
 @pytest.mark.parametrize("schema", [{"type": "string"}, None], ids=["text", "nothing"])
-@every_dialect
 async def test_output_is_checked_as_the_route_says(
-    start: Start, server: ToolServer, dialect: str, check: str, success: bool, schema: dict[str, str] | None
+    start: Start, server: ToolServer, check: str, success: bool, schema: dict[str, str] | None
 ) -> None:
     """Spec: OXP 1.0, Call Tool Response: a value conforms to `output_schema`. Ours: who enforces it."""
     server.tools = [tool("Echo.Say", output_schema=schema)]
     route = {"tools": "*", "backend": "scripted", "validate_output": check}
     caller = (await start(config({"scripted": server.url}, [route]))).caller
-    result = (await caller.call(dialect, "Echo.Say", {"canary": "in the value"})).result
+    result = (await caller.call("oxp", "Echo.Say", {"canary": "in the value"})).result
     assert result["success"] is success
     if not success:
         assert "canary" not in str(result["error"])
@@ -114,12 +113,11 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("status", "body", "expected"), REFUSALS)
-@every_dialect
 async def test_a_refusal_keeps_its_message_and_no_more(
-    caller: Caller, server: ToolServer, dialect: str, status: int, body: dict[str, Any], expected: int
+    caller: Caller, server: ToolServer, status: int, body: dict[str, Any], expected: int
 ) -> None:
     server.handler = always(http_reply(status, body | {"developer_message": CANARY, "trace": CANARY}))
-    answer = await caller.call(dialect, "Echo.Say")
+    answer = await caller.call("oxp", "Echo.Say")
     assert (answer.status, answer.message) == (expected, "No.")
     assert answer.document.get("parameter_errors") == body.get("parameter_errors")
     assert CANARY not in answer.body.decode()
@@ -127,12 +125,11 @@ async def test_a_refusal_keeps_its_message_and_no_more(
 
 
 @pytest.mark.parametrize("status", [401, 403])
-@every_dialect
 async def test_our_refused_credential_is_unavailability(
-    caller: Caller, server: ToolServer, dialect: str, status: int, caplog: pytest.LogCaptureFixture
+    caller: Caller, server: ToolServer, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.handler = always(http_reply(status, {"message": CANARY}, www_authenticate="Bearer"))
-    answer = await caller.call(dialect, "Echo.Say")
+    answer = await caller.call("oxp", "Echo.Say")
     assert (answer.status, answer.message) == (400, "The tool is temporarily unavailable.")
     assert CANARY not in answer.body.decode()
     [warning] = [record for record in caplog.records if record.levelno == logging.WARNING]
@@ -142,14 +139,13 @@ async def test_our_refused_credential_is_unavailability(
 
 @pytest.mark.parametrize("idempotent", [False, True])
 @pytest.mark.parametrize("status", [408, 429, 503])
-@every_dialect
 async def test_a_busy_server_is_retryable_if_idempotent(
-    start: Start, server: ToolServer, dialect: str, status: int, idempotent: bool
+    start: Start, server: ToolServer, status: int, idempotent: bool
 ) -> None:
     server.handler = always(http_reply(status, {"message": CANARY}, retry_after="7"))
     route = {"tools": "*", "backend": "scripted", "idempotent": idempotent}
     caller = (await start(config({"scripted": server.url}, [route]))).caller
-    error = (await caller.call(dialect, "Echo.Say")).error
+    error = (await caller.call("oxp", "Echo.Say")).error
     message = "The tool server is busy."
     assert error == {"message": message, "code": "backend_busy", "can_retry": idempotent, "retry_after_ms": 7000}
     assert len(server.calls) == 1
@@ -163,12 +159,9 @@ FAILURES = [
 
 
 @pytest.mark.parametrize(("status", "body"), FAILURES)
-@every_dialect
-async def test_a_500_is_a_tool_failure(
-    caller: Caller, server: ToolServer, dialect: str, status: int, body: Any
-) -> None:
+async def test_a_500_is_a_tool_failure(caller: Caller, server: ToolServer, status: int, body: Any) -> None:
     server.handler = always(http_reply(status, body))
-    error = (await caller.call(dialect, "Echo.Say")).error
+    error = (await caller.call("oxp", "Echo.Say")).error
     assert error == {"message": "The tool failed inside its server.", "code": "tool_error", "can_retry": False}
     assert len(server.calls) == 1
 
@@ -232,22 +225,20 @@ async def test_a_broken_answer_is_not_retryable(
         pytest.param(GOOD_HEAD + b"transfer-encoding: chunked\r\n\r\n5\r\n{", id="half a chunk"),
     ],
 )
-@every_dialect
-async def test_a_broken_connection(caller: Caller, server: ToolServer, dialect: str, last_words: bytes) -> None:
+async def test_a_broken_connection(caller: Caller, server: ToolServer, last_words: bytes) -> None:
     server.handler = truncated(last_words)
-    error = (await caller.call(dialect, "Echo.Say")).error
+    error = (await caller.call("oxp", "Echo.Say")).error
     message = "The connection to the tool server broke; the tool may have run."
     assert error == {"message": message, "code": "unknown", "can_retry": False}
     assert len(server.calls) == 1
 
 
 @pytest.mark.parametrize("idempotent", [False, True])
-@every_dialect
-async def test_a_timeout_is_a_tool_error(start: Start, server: ToolServer, dialect: str, idempotent: bool) -> None:
+async def test_a_timeout_is_a_tool_error(start: Start, server: ToolServer, idempotent: bool) -> None:
     server.handler = silence
     route = {"tools": "*", "backend": "scripted", "timeout": "30ms", "idempotent": idempotent}
     caller = (await start(config({"scripted": server.url}, [route]))).caller
-    error = (await caller.call(dialect, "Echo.Say")).error
+    error = (await caller.call("oxp", "Echo.Say")).error
     assert ("0.03 seconds" in error["message"], error["code"]) == (True, "timeout")
     assert error["can_retry"] is idempotent
     assert len(server.calls) == 1

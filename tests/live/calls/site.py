@@ -117,12 +117,6 @@ async def ran(server: DemoServer) -> list[int]:
         return list((await http.get(f"{server.url}/executions")).json()["ids"].values())
 
 
-async def statuses(server: DemoServer) -> list[int | None]:
-    """What the callbacks of a tool server were answered, in the order they ended."""
-    async with plainhttp.async_client() as http:
-        return [record["status"] for record in (await http.get(f"{server.url}/deliveries")).json()]
-
-
 async def outcome(http: httpx.AsyncClient, tool: str, arguments: Any, call_id: str) -> dict[str, Any]:
     """Repeats a call as callers are told to, until it is over."""
     last: dict[str, Any] = {}

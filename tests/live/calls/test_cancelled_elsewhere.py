@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.live.calls.site import KEY, replica
-from tests.live.calls.test_waiting_their_turn import states
 from tests.support.calling import call, failure
 from tests.support.processes import settings, until
-from tests.support.redis_server import running_redis
+from tests.support.redis_server import RedisServer, running_redis
 from tests.support.stored_calls import REGISTERED
 from tests.support.toolserver import Exchange, tool_server
 
@@ -49,3 +49,9 @@ async def test_it_ends_where_it_runs_or_waits_and_its_tool_server_is_hung_up_on(
                 async with asyncio.timeout(ENDS_S):
                     await hung_up.wait()
         assert len(desk.calls(TOOL)) == 1
+
+
+def states(redis: RedisServer) -> Counter[int]:
+    """How many calls are in which state."""
+    with redis.connect() as data:
+        return Counter(int(data.hget(key, "state") or 0) for key in data.scan_iter("toolgate:*:call", count=1000))
