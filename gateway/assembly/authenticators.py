@@ -21,8 +21,8 @@ from gateway.auth.keys import read_pem
 from gateway.auth.tokens import AUTHORIZATION, Path, account_of_issuer, without_login
 from gateway.core.ports import ANONYMOUS, Authenticator
 from gateway.settings import AuthSettings, ConsoleLoginSettings, JwtSettings
-from gateway.settings.proxies import proxy_for
 from gateway.upstream.credentials import fixed_headers
+from gateway.upstream.proxies import proxy_for
 from gateway.upstream.replica_url import client_context
 
 Origin = tuple[object, ...]

@@ -6,8 +6,8 @@ from gateway.auth.service import HttpAuthorizer
 from gateway.metrics import Metrics
 from gateway.net.client import Limits, Origin, Pool
 from gateway.settings import AuthorizeSettings, TlsSettings
-from gateway.settings.proxies import proxy_for
 from gateway.upstream.credentials import fixed_headers
+from gateway.upstream.proxies import proxy_for
 from gateway.upstream.replica_url import client_context, path_and_query
 
 LONGEST_CONNECT_S = 2.0  # room for one lost SYN, which is sent again after 1 s

@@ -12,7 +12,8 @@ from gateway.calls.registry import Calls
 from gateway.metrics import Metrics
 from gateway.net.body_memory import BodyMemory
 from gateway.offload import ChildTasks, Offload
-from gateway.settings import BackendSettings, CallbackBackendSettings, Config
+from gateway.protocols.rap.settings import CallbackBackendSettings
+from gateway.settings import BackendSettings, Config
 from gateway.state.port import State
 from gateway.telemetry.wiring import Telemetry
 from gateway.upstream.replica_url import BackendContext, open_admission

@@ -20,30 +20,24 @@ from gateway.protocols.mcp.callers import surface as mcp
 from gateway.protocols.mcp.callers.auth import Protection
 from gateway.protocols.mcp.callers.surface import McpSurface
 from gateway.protocols.mcp.servers.backend import McpBackend
+from gateway.protocols.mcp.settings import McpBackendSettings
 from gateway.protocols.openapi.backend import OpenApiBackend
 from gateway.protocols.openapi.settings import OpenApiBackendSettings
 from gateway.protocols.otc.backend import HttpBackend
+from gateway.protocols.otc.settings import OtcBackendSettings, OxpBackendSettings
 from gateway.protocols.otc.surface import REST
 from gateway.protocols.rap.backend import CallbackBackend
+from gateway.protocols.rap.settings import CallbackBackendSettings
 from gateway.protocols.rcrt.backend import RcrtBackend
+from gateway.protocols.rcrt.settings import RcrtBackendSettings
 from gateway.ratelimit import MemoryBuckets, RateLimits, Rule
 from gateway.ratelimit.rules import CALENDAR_STEP_S, DAY_S
 from gateway.redisclient.address import RedisAddress
-from gateway.settings import (
-    BackendSettings,
-    CallbackBackendSettings,
-    Config,
-    RateLimitSettings,
-    RcrtBackendSettings,
-    RouteSettings,
-    StateSettings,
-    TlsSettings,
-)
+from gateway.settings import BackendSettings, Config, RateLimitSettings, RouteSettings, StateSettings, TlsSettings
 from gateway.state.memory import MemoryState
 from gateway.state.port import State, StateLimits
 from gateway.upstream.admission import Admission
 from gateway.upstream.replica_url import BackendContext, Server
-from gateway.upstream.settings import McpBackendSettings, OtcBackendSettings, OxpBackendSettings
 from gateway.usage import Ledger, UsageRecorder
 
 if TYPE_CHECKING:

@@ -296,3 +296,7 @@ def _or_substituted(pattern: str) -> str:
 def _require_text(scalar: Scalar) -> None:
     if scalar.plain and (scalar.text in NOT_TEXT or NUMBER.fullmatch(scalar.text) is not None):
         raise InvalidValueError("must be text; put it in quotes")
+
+
+GLOB = Text(r"[A-Za-z0-9_.@*?]{1,256}", "must be a pattern of letters, digits, and _ . @ * ?, such as 'Mail.*'")
+ID = Text(r"[^\x00-\x20\x7f]{1,256}", "must be 1 to 256 characters without spaces")

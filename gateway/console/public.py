@@ -17,7 +17,7 @@ from gateway.core.sealing import Sealer
 from gateway.http.routes import CONSOLE, request_of
 from gateway.ratelimit import RateLimited, RateLimits
 from gateway.settings import Config
-from gateway.settings.proxies import proxy_for
+from gateway.upstream.proxies import proxy_for
 from gateway.upstream.replica_url import client_context
 
 if TYPE_CHECKING:

@@ -14,13 +14,14 @@ from gateway.configfile.web import TlsSettings, is_loopback
 from gateway.core.did_you_mean import suggestion
 from gateway.protocols.mcp.settings import McpSettings
 from gateway.protocols.openapi.settings import OpenApiBackendSettings
+from gateway.protocols.otc.settings import HttpBackendSettings
+from gateway.protocols.rap.settings import CallbackBackendSettings
+from gateway.protocols.rcrt.settings import RcrtBackendSettings
 from gateway.settings.access import AuthSettings, JwtSettings
 from gateway.settings.authorize import AuthorizeSettings
 from gateway.settings.console import ConsoleLoginSettings, ConsoleSettings
-from gateway.settings.credentials import BearerAuthSettings, HeaderAuthSettings
 from gateway.settings.limits import NAME, OnFailure, RateLimitSettings, limits_that_clash
 from gateway.settings.protocols import AnyBackend
-from gateway.settings.proxies import ProxyChoice
 from gateway.settings.routes import RouteSettings, routes_never_reached
 from gateway.settings.server import (
     ErrorSettings,
@@ -32,15 +33,15 @@ from gateway.settings.server import (
 )
 from gateway.settings.state import StateSettings
 from gateway.settings.telemetry import TelemetrySettings
+from gateway.upstream.proxies import ProxyChoice
 from gateway.upstream.settings import (
     ApiKeyAuthSettings,
     BackendSettings,
+    BearerAuthSettings,
     BreakerSettings,
-    CallbackBackendSettings,
-    HttpBackendSettings,
+    HeaderAuthSettings,
     JwtAuthSettings,
     OAuthAuthSettings,
-    RcrtBackendSettings,
 )
 
 S = TypeVar("S", bound=Section)

@@ -14,8 +14,8 @@ from gateway.configfile.sections import ByOnlyKey, Items, ListOf, Section, SomeO
 from gateway.configfile.substitution import InvalidValueError
 from gateway.configfile.values import AnyText, Choice, Duration, Flag, Secret, Text
 from gateway.configfile.web import HEADER_NAME, FetchedUrl, TlsSettings, crosses_in_clear, is_issuer_url, is_own_header
-from gateway.settings.credentials import BearerAuthSettings, HeaderAuthSettings
-from gateway.settings.proxies import ProxyChoice
+from gateway.upstream.proxies import ProxyChoice
+from gateway.upstream.settings import BearerAuthSettings, HeaderAuthSettings
 
 RegisteredClaim = Literal["exp", "sub", "iat", "nbf", "iss", "aud"]
 SigningAlgorithm = Literal[

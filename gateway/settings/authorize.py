@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from gateway.configfile.sections import ByOnlyKey, Section, setting
 from gateway.configfile.values import Choice, Duration, Flag, Integer
 from gateway.configfile.web import EndpointUrl, TlsSettings
-from gateway.settings.credentials import BearerAuthSettings, HeaderAuthSettings
-from gateway.settings.proxies import ProxyChoice
+from gateway.upstream.proxies import ProxyChoice
+from gateway.upstream.settings import BearerAuthSettings, HeaderAuthSettings
 
 OnFailure = Literal["deny", "allow"]
 

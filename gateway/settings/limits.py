@@ -12,9 +12,8 @@ from gateway.configfile import yamlnode
 from gateway.configfile.cursor import Cursor, ParseContext
 from gateway.configfile.sections import Items, ListOf, Section, repeated, setting
 from gateway.configfile.substitution import InvalidValueError
-from gateway.configfile.values import BackendName, Choice, Integer, Text
+from gateway.configfile.values import GLOB, BackendName, Choice, Integer, Text
 from gateway.core.did_you_mean import suggestion
-from gateway.settings.routes import GLOB
 
 Window = Literal["day", "month"]
 LimitPart = Literal["caller", "ip", "tool", "route"]

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from gateway.configfile.sections import ByName, ListOf, Section, setting
 from gateway.configfile.substitution import InvalidValueError
-from gateway.configfile.values import BackendName, Choice, Duration, Flag, Secret, Text, Uuid
+from gateway.configfile.values import GLOB, ID, BackendName, Choice, Duration, Flag, Secret, Text, Uuid
 from gateway.configfile.web import AuthorizationUrl
 
 InputCheck = Literal["strict", "coerce", "off"]
@@ -19,9 +19,6 @@ OnTimeout = Literal["keep", "cancel"]
 Decode = Literal["auto", "always", "never"]
 EVERY_TOOL = "*"
 OF_ROUTES_THAT_DENY = frozenset({"tools", "backend", "deny"})
-
-GLOB = Text(r"[A-Za-z0-9_.@*?]{1,256}", "must be a pattern of letters, digits, and _ . @ * ?, such as 'Mail.*'")
-ID = Text(r"[^\x00-\x20\x7f]{1,256}", "must be 1 to 256 characters without spaces")
 
 
 def compile_regex(text: str) -> re.Pattern[str]:

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from gateway.configfile.sections import ByName, Section, setting
 from gateway.configfile.values import AnyText, Ratio, Secret
 from gateway.configfile.web import NAME_OF_HEADER, EndpointUrl, TlsSettings, is_loopback
-from gateway.settings.proxies import ProxyChoice
+from gateway.upstream.proxies import ProxyChoice
 
 PACKAGE = "opentelemetry.exporter.otlp.proto.http"
 TRACES = "/v1/traces"  # OTLP 1.x, OTLP/HTTP Request: the path unless another is set

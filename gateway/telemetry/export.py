@@ -26,10 +26,10 @@ from opentelemetry.trace.span import TraceState
 from gateway import __version__
 from gateway.configfile.web import TlsSettings
 from gateway.core.tracing import parent_of
-from gateway.settings.proxies import proxy_for
 from gateway.settings.telemetry import TelemetrySettings
 from gateway.telemetry import names
 from gateway.telemetry.spans import Recording, Span
+from gateway.upstream.proxies import proxy_for
 
 log = logging.getLogger("gateway.telemetry")
 

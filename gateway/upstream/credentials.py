@@ -12,16 +12,17 @@ from collections.abc import Callable
 import jwt
 
 from gateway.core.wire import Headers
-from gateway.settings import (
+from gateway.upstream.oauth import ClientCredentials
+from gateway.upstream.settings import (
+    PRINCIPAL,
     ApiKeyAuthSettings,
     BackendSettings,
     BearerAuthSettings,
     HeaderAuthSettings,
     JwtAuthSettings,
     OAuthAuthSettings,
+    SigningSettings,
 )
-from gateway.upstream.oauth import ClientCredentials
-from gateway.upstream.settings import PRINCIPAL, SigningSettings
 
 CACHED_SUBJECTS = 1024  # minting costs 10 us, and one caller usually calls more than once a minute
 API_KEY_HEADERS = {"otc": b"otc-api-key", "oxp": b"oxp-api-key"}  # OXP was called OTC once, and so was its header

@@ -19,12 +19,12 @@ from gateway.core.wire import WireRequest
 from gateway.net.client import Kind, Reply, TransportError
 from gateway.offload import OffloadError
 from gateway.protocols.common import replies
-from gateway.settings import BackendSettings
 from gateway.upstream.admission import Lease, Replica
 from gateway.upstream.consent_links import Challenges
 from gateway.upstream.credentials import credentials_of
 from gateway.upstream.oauth import ClientCredentials, NoTokenError
 from gateway.upstream.replica_url import NAMES_ORIGIN, USER_AGENT, BackendContext, Server
+from gateway.upstream.settings import BackendSettings
 
 log = logging.getLogger("gateway.backends")
 

@@ -15,7 +15,7 @@ from gateway.core.model import Listing, ToolDefinition
 from gateway.offload import Offload, OffloadError, OverrunError
 from gateway.offload.tasks import Parts, Task
 from gateway.protocols.common import listing as listings
-from gateway.settings import BackendSettings
+from gateway.upstream.settings import BackendSettings
 
 log = logging.getLogger("gateway.backends")
 

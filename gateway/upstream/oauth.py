@@ -23,7 +23,7 @@ from gateway.core.errors import RETRY_AFTER_S
 from gateway.core.wire import Headers
 from gateway.net.client import Kind, Limits, Origin, Pool, Proxy, Reply, StreamedReply, TransportError
 from gateway.protocols.common.replies import retry_after_s
-from gateway.settings.proxies import proxy_for
+from gateway.upstream.proxies import proxy_for
 from gateway.upstream.replica_url import NAMES_ORIGIN, USER_AGENT, path_and_query
 from gateway.upstream.settings import ClientCredentialsSettings
 

@@ -10,14 +10,15 @@ from typing import NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from gateway import __version__
+from gateway.configfile.web import TlsSettings
 from gateway.core.ports import Outcomes
 from gateway.core.wire import Headers
 from gateway.net.body_memory import BodyMemory
 from gateway.net.client import Kind, Limits, Origin, Pool, TransportError
 from gateway.offload import ChildTasks, Offload
-from gateway.settings import BackendSettings, TlsSettings
-from gateway.settings.proxies import proxy_for
 from gateway.upstream.admission import Admission, AdmissionLimits, BreakerRules
+from gateway.upstream.proxies import proxy_for
+from gateway.upstream.settings import BackendSettings
 
 USER_AGENT = (b"user-agent", b"toolgate/" + __version__.encode())
 

@@ -1,4 +1,4 @@
-"""Settings of backends. Another protocol is another class here; its adapter stands in `gateway.assembly.factories`."""
+"""Settings that every backend has. Those of a protocol stand in its folder."""
 
 from __future__ import annotations
 
@@ -9,32 +9,45 @@ from typing import Annotated, Literal
 from pydantic import SecretStr
 
 from gateway.configfile.sections import ByName, ByOnlyKey, Items, ListOf, Section, repeats, setting
-from gateway.configfile.values import AnyText, Choice, Duration, Flag, Integer, Secret, Size, Text, Uuid
+from gateway.configfile.values import AnyText, Choice, Duration, Flag, Integer, Secret, Size, Text
 from gateway.configfile.web import (
     NAME_OF_HEADER,
     BaseUrl,
     FetchedUrl,
     HeaderName,
     HeaderValue,
-    OriginUrl,
-    QueriedUrl,
     TlsSettings,
     crosses_in_clear,
     is_own_header,
 )
-from gateway.settings.credentials import BearerAuthSettings, HeaderAuthSettings
-from gateway.settings.proxies import ProxyChoice
+from gateway.upstream.proxies import ProxyChoice
 
-OtcDialect = Literal["auto", "rfc", "otc", "lc"]
-OxpDialect = Literal["auto", "oxp", "oxp-env"]
 ClientAuth = Literal["basic", "body"]
-McpEra = Literal["auto", "modern", "legacy"]
-McpSessions = Literal["principal", "shared"]
-RequestSchema = Literal["tool_request", "agent_response"]
 MAX_REPLICAS = 32  # all are looked at for every call, and each has a pool of connections
 PARAMETER = Text(r"[!-~]{1,256}", "must be the name of a parameter: visible ASCII without spaces")
 OF_TOKEN_REQUESTS = frozenset({"grant_type", "client_id", "client_secret", "scope", "resource", "audience"})
 PRINCIPAL = "principal"  # as `subject`: stands for the caller
+
+
+class BearerAuthSettings(Section):
+    """A fixed token in `Authorization: Bearer`."""
+
+    bearer: Annotated[SecretStr, Secret(header=True)] = setting(..., "The token that the tool server expects.")
+
+
+class OwnHeaderSettings(Section):
+    """A header that the tool server defines."""
+
+    name: Annotated[str, Text("[A-Za-z0-9][A-Za-z0-9._-]{0,255}", "must be the name of one header")] = setting(
+        ..., "The name of the header."
+    )
+    value: Annotated[SecretStr, Secret(header=True)] = setting(..., "The value that the tool server expects in it.")
+
+
+class HeaderAuthSettings(Section):
+    """A fixed key in a header that the tool server defines."""
+
+    header: OwnHeaderSettings = setting(..., "The header and the key in it.")
 
 
 class ApiKeyAuthSettings(Section):
@@ -231,79 +244,6 @@ class ReplicatedBackendSettings(BackendSettings):
             yield "urls", "must have exactly one of url and urls"
 
 
-class HttpBackendSettings(ReplicatedBackendSettings):
-    """A tool server of a protocol that has several forms."""
-
-    dialect: AnyText = setting("auto", "The form of the protocol. `auto` recognises it from the list of tools.")
-
-
-class OtcBackendSettings(HttpBackendSettings):
-    """A tool server that speaks OTC (Open Tool Calling) in any of its forms."""
-
-    protocol: Choice[Literal["otc"]] = setting(..., "Open Tool Calling.")
-    dialect: Choice[OtcDialect] = setting(
-        "auto", "The form of the protocol. `auto` recognises it from the list of tools."
-    )
-
-
-class OxpBackendSettings(HttpBackendSettings):
-    """A tool server that speaks OXP (Open eXecution Protocol), flat or enveloped."""
-
-    protocol: Choice[Literal["oxp"]] = setting(..., "Open eXecution Protocol.")
-    dialect: Choice[OxpDialect] = setting(
-        "auto", "The form of the protocol. `auto` recognises it from the list of tools."
-    )
-
-
-class McpBackendSettings(ReplicatedBackendSettings):
-    """A tool server that speaks MCP (Model Context Protocol) over streamable HTTP."""
-
-    protocol: Choice[Literal["mcp"]] = setting(..., "Model Context Protocol.")
-    # It has no header for keys.
-    auth: (
-        Annotated[BearerAuthSettings | HeaderAuthSettings | JwtAuthSettings | OAuthAuthSettings, ByOnlyKey()] | None
-    ) = setting(None, "How the gateway proves to the tool server who it is.")
-    url: QueriedUrl | None = setting(
-        None, "The whole URL of the MCP server, with its path, and its query if it wants one."
-    )
-    urls: Annotated[tuple[QueriedUrl, ...], Items(too_many_replicas, at_least=1)] | None = setting(
-        None, "The URLs of all replicas of the MCP server, in place of `url`."
-    )
-    era: Choice[McpEra] = setting(
-        "auto",
-        "Whether the server has sessions that begin with `initialize` (`legacy`, revisions up to 2025-11-25) or "
-        "not (`modern`). `auto` asks the server.",
-    )
-    sessions: Choice[McpSessions] = setting(
-        "principal",
-        "Who shares a session of a legacy server: each user of each caller has its own (`principal`), or all share one "
-        "(`shared`).",
-    )
-    json_text: Flag = setting(
-        False, "Whether a result of one text that is a JSON object or array becomes that object or array."
-    )
-    trust_meta: Flag = setting(
-        False,
-        "Whether the server is another Toolgate that may say more than MCP has words for: ids and requirements of "
-        "tools, and what may be repeated and when. It also gets the user, and the tokens and secrets that its "
-        "tools need.",
-    )
-    trust_annotations: Flag = setting(
-        False,
-        "Whether tools that the server calls read-only or idempotent may run twice for one call, as with "
-        "`idempotent` of a route.",
-    )
-
-    def problems(self) -> Iterator[tuple[str, str]]:
-        yield from ReplicatedBackendSettings.problems(self)
-        for name in self.forward_headers:
-            if name.startswith("mcp-") or name == "last-event-id":
-                yield (
-                    "forward_headers",
-                    f"must not list {name}: it is between the caller and the gateway",
-                )
-
-
 class SingleBackendSettings(BackendSettings):
     """A tool server at one URL: replicas, if it has any, are its own business."""
 
@@ -312,47 +252,3 @@ class SingleBackendSettings(BackendSettings):
     @property
     def addresses(self) -> tuple[str, ...]:
         return (self.url,)
-
-
-class CallbackBackendSettings(ReplicatedBackendSettings):
-    """A tool server that accepts a call at once and sends the result later to a URL of the gateway."""
-
-    protocol: Choice[Literal["callback"]] = setting(..., "Callbacks, as in RAP (Reactive Agent Protocol).")
-    allowed_origins: ListOf[OriginUrl] = setting(
-        [], "Further origins to which URLs of the tool server may lead. They get the same credentials."
-    )
-    # The protocol has no header for keys.
-    auth: Annotated[BearerAuthSettings | JwtAuthSettings, ByOnlyKey()] | None = setting(
-        None, "How the gateway proves to the tool server who it is."
-    )
-
-    def problems(self) -> Iterator[tuple[str, str]]:
-        yield from ReplicatedBackendSettings.problems(self)
-        if "toolkit" in self.model_fields_set:
-            yield "toolkit", "has no effect; the tool server names its toolset itself"
-
-
-class RcrtBackendSettings(SingleBackendSettings):
-    """A server of RCRT (Right Context, Right Time), where tools answer breadcrumbs with breadcrumbs."""
-
-    protocol: Choice[Literal["rcrt"]] = setting(..., "Breadcrumbs (RCRT).")
-    owner_id: Uuid = setting(..., "The tenant of the workspace: OWNER_ID of the server.")
-    agent_id: Uuid = setting(..., "The id of the gateway as an agent. No agent of the server may have it.")
-    workspace: Annotated[str, Text("[!-~]{1,256}", "must be 1 to 256 characters without spaces")] = setting(
-        "workspace:tools", "The tag of the workspace."
-    )
-    request_schema: Choice[RequestSchema] = setting(
-        "tool_request",
-        "The kind of breadcrumb that requests a call: `tool.request.v1`, or `agent.response.v1` for servers that "
-        "turn it into requests.",
-    )
-    return_to_llm: Flag = setting(True, "The value of `return_to_llm` in requests.")
-    cleanup: Flag = setting(False, "Whether requests and responses are deleted after they were read.")
-    auth: Annotated[BearerAuthSettings, ByOnlyKey()] | None = setting(
-        None, "A token for the server. By default, the gateway takes tokens that the server itself issues."
-    )
-
-    def problems(self) -> Iterator[tuple[str, str]]:
-        yield from BackendSettings.problems(self)
-        if "forward_headers" in self.model_fields_set:
-            yield "forward_headers", "has no effect; breadcrumbs carry no headers"

@@ -24,10 +24,10 @@ from gateway.protocols.openapi.document.tools import decoder, read_operations
 from gateway.protocols.openapi.settings import OpenApiBackendSettings
 from gateway.protocols.openapi.sources import MAX_HOPS, DocumentFile, Documents, DocumentUrl, Fetched, redirected
 from gateway.protocols.openapi.terms import terms_of
-from gateway.settings.proxies import proxy_for
 from gateway.upstream.admission import Lease
 from gateway.upstream.exchange import HttpExchange
 from gateway.upstream.list_reader import ListReader
+from gateway.upstream.proxies import proxy_for
 from gateway.upstream.replica_url import USER_AGENT, BackendContext, Server, open_ssl_context, static_headers
 
 LOOK = WireRequest(method=b"HEAD", path="")  # shows whether the API answers at all, and runs no operation

@@ -29,10 +29,10 @@ from gateway.protocols.openapi.settings_auth import (
     PlacedKeyAuthSettings,
     SchemesAuthSettings,
 )
-from gateway.settings import BearerAuthSettings, HeaderAuthSettings, JwtAuthSettings, OAuthAuthSettings
 from gateway.upstream.credentials import Credentials, Minted
 from gateway.upstream.oauth import ClientCredentials
 from gateway.upstream.replica_url import USER_AGENT
+from gateway.upstream.settings import BearerAuthSettings, HeaderAuthSettings, JwtAuthSettings, OAuthAuthSettings
 
 COOKIE = b"cookie"
 AUTHORIZATION = b"authorization"

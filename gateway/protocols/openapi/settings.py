@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from gateway.configfile.sections import ByName, ByOnlyKey, Items, ListOf, Section, setting
-from gateway.configfile.values import AnyText, Choice, Flag, Integer, Size
+from gateway.configfile.values import ID, AnyText, Choice, Flag, Integer, Size
 from gateway.configfile.web import is_loopback
 from gateway.protocols.openapi.settings_auth import (
     AUTHORIZATION,
@@ -39,7 +39,6 @@ from gateway.protocols.openapi.settings_values import (
     ToolName,
     Version,
 )
-from gateway.settings.routes import ID
 from gateway.upstream.settings import ReplicatedBackendSettings
 
 References = Literal["local", "files"]

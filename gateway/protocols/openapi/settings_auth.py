@@ -10,8 +10,7 @@ from pydantic import SecretStr
 from gateway.configfile.sections import ByName, ByOnlyKey, Section, setting
 from gateway.configfile.values import Choice, Secret, Text
 from gateway.core.wire import is_token
-from gateway.settings.credentials import BearerAuthSettings, HeaderAuthSettings
-from gateway.upstream.settings import JwtAuthSettings, OAuthAuthSettings
+from gateway.upstream.settings import BearerAuthSettings, HeaderAuthSettings, JwtAuthSettings, OAuthAuthSettings
 
 KeyPlace = Literal["header", "query", "cookie"]
 AUTHORIZATION = "authorization"

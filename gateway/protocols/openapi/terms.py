@@ -15,8 +15,8 @@ from gateway.protocols.openapi.settings_auth import (
     SchemesAuthSettings,
     header_of,
 )
-from gateway.settings.credentials import HeaderAuthSettings
 from gateway.upstream.list_reader import bounds_of
+from gateway.upstream.settings import HeaderAuthSettings
 
 Kind = Literal["", "bearer", "basic", "api_key", "header", "schemes"]
 

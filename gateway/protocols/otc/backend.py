@@ -15,7 +15,7 @@ from gateway.protocols.common.listing import NO_REPORT, Group, Report, read_list
 from gateway.protocols.otc import dialect as rest
 from gateway.protocols.otc import surface as recognise
 from gateway.protocols.otc.oxp_forms import OxpForms
-from gateway.settings import HttpBackendSettings
+from gateway.protocols.otc.settings import HttpBackendSettings
 from gateway.upstream.exchange import HttpExchange
 from gateway.upstream.list_reader import ListReader
 from gateway.upstream.replica_url import BackendContext

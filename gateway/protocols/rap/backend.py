@@ -23,8 +23,8 @@ from gateway.protocols.rap import messages as callback
 from gateway.protocols.rap import toolset as callback_toolset
 from gateway.protocols.rap.notices import Notices
 from gateway.protocols.rap.receiver import CallbackReceiver
+from gateway.protocols.rap.settings import CallbackBackendSettings
 from gateway.protocols.rap.targets import CallbackTargets, Target
-from gateway.settings import CallbackBackendSettings
 from gateway.upstream.admission import Lease
 from gateway.upstream.exchange import BROKEN, HttpExchange, check_sent, note_broken_off, note_status
 from gateway.upstream.list_reader import ListReader

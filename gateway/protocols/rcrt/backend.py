@@ -25,8 +25,8 @@ from gateway.protocols.rcrt.answers import FAILURES, AnswerError
 from gateway.protocols.rcrt.client import RcrtClient, Timings
 from gateway.protocols.rcrt.discovery import Discovery
 from gateway.protocols.rcrt.pending import PendingCall, PendingCalls
+from gateway.protocols.rcrt.settings import RcrtBackendSettings
 from gateway.protocols.rcrt.stream import EventStream
-from gateway.settings import RcrtBackendSettings
 from gateway.upstream.admission import Lease
 from gateway.upstream.exchange import check_sent, note_broken_off
 from gateway.upstream.replica_url import BackendContext, Server

@@ -13,8 +13,8 @@ from gateway.offload import ChildTasks, OffloadError
 from gateway.protocols.common.fields import JSON_TYPE
 from gateway.protocols.rcrt.answers import AnswerError, BrokenAnswerError, check_type, decode, reason
 from gateway.protocols.rcrt.breadcrumbs import MAX_DEPTH, OWN_TAG, REQUEST_SCHEMAS, Crumb, decode_crumb
+from gateway.protocols.rcrt.settings import RcrtBackendSettings
 from gateway.protocols.rcrt.tokens import Tokens
-from gateway.settings import RcrtBackendSettings
 from gateway.upstream.replica_url import USER_AGENT, Server
 
 OUTPUTS = (b"output", b"result")  # members of a breadcrumb's context that hold what a tool returned

@@ -19,7 +19,7 @@ from gateway.protocols.rcrt import breadcrumbs as rcrt
 from gateway.protocols.rcrt import tools as rcrt_tools
 from gateway.protocols.rcrt.answers import FAILURES, WideAnswerError, check_type
 from gateway.protocols.rcrt.client import RcrtClient
-from gateway.settings import RcrtBackendSettings
+from gateway.protocols.rcrt.settings import RcrtBackendSettings
 from gateway.upstream.list_reader import ListReader
 
 log = logging.getLogger("gateway.backends")

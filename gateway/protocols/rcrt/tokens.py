@@ -14,7 +14,7 @@ from gateway.net.client import Reply, TransportError
 from gateway.protocols.common.fields import JSON_TYPE
 from gateway.protocols.common.replies import retry_after_s
 from gateway.protocols.rcrt.answers import AnswerError, BrokenAnswerError, decode, reason
-from gateway.settings import RcrtBackendSettings
+from gateway.protocols.rcrt.settings import RcrtBackendSettings
 from gateway.upstream.credentials import credentials_of
 from gateway.upstream.replica_url import USER_AGENT, Server
 

@@ -13,10 +13,11 @@ import yaml
 from pydantic import SecretStr, ValidationError
 
 from gateway.core.errors import ConfigError
+from gateway.protocols.otc.settings import OxpBackendSettings
 from gateway.settings import BearerAuthSettings, Config, JwtAuthSettings
 from gateway.settings.load import load, read
 from gateway.settings.telemetry import PACKAGE
-from gateway.upstream.settings import OxpBackendSettings, SigningSettings
+from gateway.upstream.settings import SigningSettings
 from tests.unit.settings.cases import Broken, broken_files
 from tests.unit.settings.configured import BACKENDS, CANARY, ENV, problems, validator
 

@@ -34,12 +34,12 @@ from gateway.protocols.mcp.servers.responses import Denial
 from gateway.protocols.mcp.servers.results import RpcFailure
 from gateway.protocols.mcp.servers.sessions import McpSessions, SessionRecord
 from gateway.protocols.mcp.servers.task_polling import McpTasks, TaskTerms
+from gateway.protocols.mcp.settings import McpBackendSettings
 from gateway.upstream.admission import Lease
 from gateway.upstream.consent_links import is_https_or_loopback
 from gateway.upstream.exchange import MAX_LIST_BYTES, HttpExchange
 from gateway.upstream.list_reader import SHORT_BYTES, ListReader, is_short, run_apart
 from gateway.upstream.replica_url import BackendContext, Server
-from gateway.upstream.settings import McpBackendSettings
 
 CALL = WireRequest(method=b"POST", path="")  # stands for one that `_send` makes
 EMPTY_CONTEXT = CallContext()
