@@ -55,4 +55,4 @@ class BackendOpener:
             count_dropped=partial(self.metrics.notice_dropped, name),
             memory=self.memory,
         )
-        return OpenBackend(factories.ADAPTERS[type(settings)](name, settings, context), admission)
+        return OpenBackend(factories.adapter(settings)(name, settings, context), admission)

@@ -16,20 +16,13 @@ from gateway.core.ports import Backend, Receiver
 from gateway.core.sealing import Digester, Sealer, TimedSealer
 from gateway.core.surfaces import Surface
 from gateway.http.origins import PageOrigins
+from gateway.protocols import PROTOCOLS
 from gateway.protocols.mcp.callers import surface as mcp
 from gateway.protocols.mcp.callers.auth import Protection
 from gateway.protocols.mcp.callers.surface import McpSurface
-from gateway.protocols.mcp.servers.backend import McpBackend
 from gateway.protocols.mcp.settings import McpBackendSettings
-from gateway.protocols.openapi.backend import OpenApiBackend
 from gateway.protocols.openapi.settings import OpenApiBackendSettings
-from gateway.protocols.otc.backend import HttpBackend
-from gateway.protocols.otc.settings import OtcBackendSettings, OxpBackendSettings
 from gateway.protocols.otc.surface import REST
-from gateway.protocols.rap.backend import CallbackBackend
-from gateway.protocols.rap.settings import CallbackBackendSettings
-from gateway.protocols.rcrt.backend import RcrtBackend
-from gateway.protocols.rcrt.settings import RcrtBackendSettings
 from gateway.ratelimit import MemoryBuckets, RateLimits, Rule
 from gateway.ratelimit.rules import CALENDAR_STEP_S, DAY_S
 from gateway.redisclient.address import RedisAddress
@@ -58,14 +51,11 @@ class Adapter(Protocol):
     def __call__(self, name: str, settings: Any, context: BackendContext, /) -> Backend: ...
 
 
-ADAPTERS: Mapping[type[BackendSettings], Adapter] = {
-    OtcBackendSettings: HttpBackend,
-    OxpBackendSettings: HttpBackend,
-    CallbackBackendSettings: CallbackBackend,
-    RcrtBackendSettings: RcrtBackend,
-    McpBackendSettings: McpBackend,
-    OpenApiBackendSettings: OpenApiBackend,
-}
+def adapter(settings: BackendSettings) -> Adapter:
+    """What makes the backend of such settings."""
+    made_by: Adapter = PROTOCOLS[settings.protocol].backend_class()
+    return made_by
+
 
 # Keys that concern calls alone; all others decide which tools a tool server lists and what they mean.
 OF_CALLS = {
@@ -121,7 +111,7 @@ def patience_s(config: Config) -> Mapping[str, float]:
         if not route.deny:
             timeouts[route.backend].append(route.timeout_s or config.backends[route.backend].timeout_s)
     return {
-        name: min(min(timeouts[name], default=settings.timeout_s), ADAPTERS[type(settings)].max_exchange_s)
+        name: min(min(timeouts[name], default=settings.timeout_s), adapter(settings).max_exchange_s)
         for name, settings in config.backends.items()
     }
 

@@ -13,12 +13,13 @@ from typing import NamedTuple
 from gateway.cli import configuration
 from gateway.cli.drafting import questions
 from gateway.cli.drafting.callers import Callers, Trusted, callers
-from gateway.cli.drafting.draft import DRAFTERS, OWNER, WORKSPACE, Draft, Wanted, checked
+from gateway.cli.drafting.draft import OWNER, WORKSPACE, Draft, Wanted, checked
 from gateway.cli.output import FAILED, INTERRUPTED, OK, PROGRAM, USAGE, CommandError, complain, count, put, say
 from gateway.cli.remarks import remarks_on
 from gateway.core.model import JsonObject
 from gateway.logs import output as logs
 from gateway.net.server import main_loop
+from gateway.protocols import PROTOCOLS
 from gateway.settings import Config
 from gateway.settings.warnings import warnings
 
@@ -52,7 +53,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("-o", "--output", type=Path, metavar="FILE", help=file)
     parser.add_argument(
-        "--protocol", choices=sorted(DRAFTERS), help="the protocol of the tool server (default: found by asking)"
+        "--protocol",
+        choices=sorted(word for word, protocol in PROTOCOLS.items() if protocol.drafter),
+        help="the protocol of the tool server (default: found by asking)",
     )
     parser.add_argument(
         "--name", metavar="NAME", help="the name of the backend (default: made from that of the tool server)"

@@ -7,11 +7,12 @@ from types import MappingProxyType
 from typing import Annotated, ClassVar, Self, TypeVar
 from urllib.parse import urlsplit
 
-from gateway.configfile.sections import ByName, Items, OrWord, Section, setting
+from gateway.configfile.sections import ByName, ByWord, Items, OrWord, Section, setting
 from gateway.configfile.substitution import refers
 from gateway.configfile.values import Choice
 from gateway.configfile.web import TlsSettings, is_loopback
 from gateway.core.did_you_mean import suggestion
+from gateway.protocols import PROTOCOLS
 from gateway.protocols.mcp.settings import McpSettings
 from gateway.protocols.openapi.settings import OpenApiBackendSettings
 from gateway.protocols.otc.settings import HttpBackendSettings
@@ -21,7 +22,6 @@ from gateway.settings.access import AuthSettings, JwtSettings
 from gateway.settings.authorize import AuthorizeSettings
 from gateway.settings.console import ConsoleLoginSettings, ConsoleSettings
 from gateway.settings.limits import NAME, OnFailure, RateLimitSettings, limits_that_clash
-from gateway.settings.protocols import AnyBackend
 from gateway.settings.routes import RouteSettings, routes_never_reached
 from gateway.settings.server import (
     ErrorSettings,
@@ -45,6 +45,10 @@ from gateway.upstream.settings import (
 )
 
 S = TypeVar("S", bound=Section)
+Backend = Annotated[
+    BackendSettings,
+    ByWord("protocol", {word: protocol.settings_class() for word, protocol in PROTOCOLS.items()}),
+]
 
 
 class Config(Section):
@@ -65,7 +69,7 @@ class Config(Section):
         "Where calls are stored, for how long, and how that is protected. By default, this process keeps them in "
         "memory.",
     )
-    backends: Annotated[Mapping[str, AnyBackend], ByName(NAME)] = setting({}, "The tool servers, by name.")
+    backends: Annotated[Mapping[str, Backend], ByName(NAME)] = setting({}, "The tool servers, by name.")
     routes: Annotated[tuple[RouteSettings, ...], Items(routes_never_reached)] = setting([], "The published tools.")
     rate_limits: Annotated[tuple[RateLimitSettings, ...], Items(limits_that_clash)] = setting([], "Limits on requests.")
     limits_on_failure: Choice[OnFailure] = setting(

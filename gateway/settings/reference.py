@@ -15,6 +15,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema
 
 from gateway.configfile.values import Schema
+from gateway.protocols import PROTOCOLS
 from gateway.upstream.settings import BackendSettings
 
 TAG = "protocol"
@@ -49,15 +50,6 @@ keys are errors. [`config/gateway.yaml`](../config/gateway.yaml) is an example w
   `reload.watch: true` it also does so after a change. Changes of `state`, `telemetry` and `usage`, and of `host`,
   `port`, `workers` and `admin` of `server`, take effect at the next start.
 - **Defaults.** In the tables, *none* means that a key has no default value. The meaning says what applies then."""
-
-# Protocols as descriptions name them; only the page has links.
-SPECIFICATIONS = {
-    ("MCP", "Model Context Protocol"): "https://modelcontextprotocol.io/specification",
-    ("OTC", "Open Tool Calling"): "https://github.com/OpenToolCalling/Specification",
-    ("OXP", "Open eXecution Protocol"): "https://github.com/OpenExecProtocol/Specification",
-    ("RAP", "Reactive Agent Protocol"): "https://infinity.hydro.run/docs/rap/spec/overview",
-    ("RCRT", "Right Context, Right Time"): "https://github.com/Ai-Layer-Labs/lightforge",
-}
 
 BACKENDS = "backends.<name>."
 EVERY_BACKEND = "Keys of every backend. You choose `<name>`: letters, digits, `-` and `_`."
@@ -94,8 +86,9 @@ def markdown(schema: Schema) -> str:
     """The whole page, of a schema as `json_schema` makes it."""
     tables = _Page(schema["$defs"]).tables("The file", "The keys at its top.", schema, schema["properties"], "")
     page = "\n\n".join([PREFACE, *tables]) + "\n"
-    for (name, meaning), url in SPECIFICATIONS.items():
-        page = page.replace(f"{name} ({meaning})", f"[{name}]({url}) ({meaning})")
+    for specification in filter(None, (protocol.specification for protocol in PROTOCOLS.values())):
+        short, name, url = specification  # descriptions name them so; only the page has links
+        page = page.replace(f"{short} ({name})", f"[{short}]({url}) ({name})")
     return page
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
 from gateway.configfile.web import is_loopback
+from gateway.protocols import PROTOCOLS
 from gateway.protocols.openapi.settings import OpenApiBackendSettings
 from gateway.settings import Config, RouteSettings
 from gateway.settings.server import EVERYWHERE
@@ -15,15 +16,9 @@ KEYLESS = (
     "state.keys is not set: only this process can read what it stores in Redis, and only until it restarts; "
     "a call that is repeated after that runs again"
 )
-AT_ONCE = frozenset({"mcp", "openapi", "otc", "oxp"})  # protocols whose servers answer in the same exchange
-SPOKEN = {  # keys of routes that have an effect with some protocols only
-    "secrets": AT_ONCE,
-    "context": AT_ONCE,
-    "authorization_urls": AT_ONCE,
-    "on_timeout": frozenset({"callback", "rcrt"}),
-    "decode": frozenset({"callback"}),
-    "failure_patterns": frozenset({"callback"}),
-    "config_ids": frozenset({"rcrt"}),
+SPOKEN: Mapping[str, frozenset[str]] = {  # for keys of routes that only some protocols heed: these
+    key: frozenset(word for word, protocol in PROTOCOLS.items() if key in protocol.route_keys)
+    for key in sorted({key for protocol in PROTOCOLS.values() for key in protocol.route_keys})
 }
 UNWRITTEN = RouteSettings(tools=ANY, backend=ANY)  # as a route is that has none of them
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import jwt
 
 from gateway.core.wire import Headers
+from gateway.protocols import PROTOCOLS
 from gateway.upstream.oauth import ClientCredentials
 from gateway.upstream.settings import (
     PRINCIPAL,
@@ -25,7 +26,6 @@ from gateway.upstream.settings import (
 )
 
 CACHED_SUBJECTS = 1024  # minting costs 10 us, and one caller usually calls more than once a minute
-API_KEY_HEADERS = {"otc": b"otc-api-key", "oxp": b"oxp-api-key"}  # OXP was called OTC once, and so was its header
 
 Credentials = Callable[[str], Headers]  # the headers that authenticate a request on behalf of a principal
 
@@ -62,12 +62,19 @@ def credentials_of(settings: BackendSettings, backend: str = "") -> Credentials:
         case BearerAuthSettings() | HeaderAuthSettings() as fixed:
             headers = fixed_headers(fixed)
         case ApiKeyAuthSettings(api_key=key):
-            headers = ((API_KEY_HEADERS[settings.protocol], key.get_secret_value().encode()),)
+            headers = ((_api_key_header(settings.protocol), key.get_secret_value().encode()),)
         case JwtAuthSettings(jwt=signing):
             return Minted(signing)
         case OAuthAuthSettings(oauth=client):
             return ClientCredentials(backend, client, proxy=settings.proxy)
     return lambda principal: headers
+
+
+def _api_key_header(protocol: str) -> bytes:
+    name = PROTOCOLS[protocol].api_key_header
+    if name is None:
+        raise ValueError(f"{protocol} has no header for keys")  # its settings admit none
+    return name
 
 
 def fixed_headers(auth: BearerAuthSettings | HeaderAuthSettings | None) -> Headers:

@@ -12,9 +12,10 @@ from importlib import import_module
 from urllib.parse import urlsplit
 
 from gateway.cli.drafting import openapi
-from gateway.cli.drafting.draft import DRAFTERS, CredentialWantedError, Draft, Drafter, NotSpokenError, Wanted
+from gateway.cli.drafting.draft import CredentialWantedError, Draft, Drafter, NotSpokenError, Wanted
 from gateway.cli.drafting.look import LOOK_S, Look, looking
 from gateway.cli.output import FAILED, USAGE, CommandError
+from gateway.protocols import PROTOCOLS
 
 # Asked one after the other: what follows is only asked where nothing before it has tools. A server of breadcrumbs is
 # asked for a token first, and documents are looked for at a dozen places.
@@ -84,7 +85,10 @@ def _check_credential(wanted: Wanted, answers: Mapping[str, Draft | NotSpokenErr
 
 async def _draft(wanted: Wanted, protocol: str) -> Draft:
     """Raises NotSpokenError, CommandError."""
-    drafter: Drafter = import_module(DRAFTERS[protocol])
+    module = PROTOCOLS[protocol].drafter
+    if module is None:
+        raise NotSpokenError("Toolgate cannot ask in this protocol")
+    drafter: Drafter = import_module(module)
     return await drafter.draft(wanted, protocol)
 
 

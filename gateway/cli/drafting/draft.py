@@ -17,15 +17,6 @@ from gateway.core.errors import ConfigError
 from gateway.settings import Config
 from gateway.settings import load as config
 
-# The modules by protocol, each with a coroutine `draft`, in the order in which a server that speaks several is taken.
-DRAFTERS: Mapping[str, str] = {
-    "otc": "gateway.cli.drafting.rest",
-    "oxp": "gateway.cli.drafting.rest",
-    "callback": "gateway.cli.drafting.callback",
-    "mcp": "gateway.cli.drafting.mcp",
-    "rcrt": "gateway.cli.drafting.rcrt",
-    "openapi": "gateway.cli.drafting.openapi",
-}
 # Words of titles and hosts that say nothing about what is there.
 EMPTY_WORDS = frozenset(
     {"a", "an", "and", "api", "apis", "demo", "description", "documentation", "example", "for", "http", "localhost"}

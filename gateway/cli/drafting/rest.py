@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from gateway.cli.drafting.draft import ASKED_AS, Draft, NotSpokenError, Wanted, quoted
 from gateway.cli.drafting.listing import drafted, listed
+from gateway.protocols import PROTOCOLS
 from gateway.protocols.otc.surface import EITHER_OXP
 
-FORMS = {
-    "otc": {"rfc": "the OTC RFC", "otc": "OTC 1.0", "lc": "the LangChain form of OTC"},
-    "oxp": {"oxp": "OXP 1.0, flat", "oxp-env": "OXP 1.0, enveloped", EITHER_OXP: "OXP 1.0"},
-}
 PATHS = ("/tools/call", "/tools", "/call")  # of the protocol; what is before them is the base URL
 
 
@@ -20,7 +17,7 @@ async def draft(wanted: Wanted, protocol: str) -> Draft:
         base = base.removesuffix(path)
     lines = [f"url: {quoted(base)}"]
     found = await listed(wanted, protocol, lines)
-    forms = FORMS[protocol]
+    forms = {**PROTOCOLS[protocol].forms, EITHER_OXP: "OXP 1.0"} if protocol == "oxp" else PROTOCOLS[protocol].forms
     if found.form not in forms:
         raise NotSpokenError(f"it lists its tools in another form ({found.form})")
     if found.form != "lc" and found.tools and all(tool.startswith(f"{ASKED_AS}.") for tool in found.tools):

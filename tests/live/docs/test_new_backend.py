@@ -77,20 +77,12 @@ def extended(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("extended")
     shutil.copytree(ROOT / "gateway", folder / "gateway", ignore=shutil.ignore_patterns("__pycache__"))
     page = (DOCS / "extending.md").read_text("utf-8")
+    (folder / "gateway/protocols/functions").mkdir()
     for block in blocks(page):
-        if block.mark == "gateway/upstream/settings.py":
-            text = (folder / block.mark).read_text("utf-8")
-            (folder / block.mark).write_text(f"{text}\n\n{block.text}", "utf-8")
+        if block.mark == "gateway/protocols/__init__.py":
+            insert(folder / block.mark, r"^\}", block.text, after="PROTOCOLS: ")
         elif block.mark.startswith("gateway/") or block.mark == "functions.yaml":
-            (folder / block.mark).parent.mkdir(exist_ok=True)
             (folder / block.mark).write_text(block.text, "utf-8")
-    (line,) = re.findall(r"in `ADAPTERS` of[^`]+`([^`]+,)`", re.sub(r"\(\.\./[^)]+\)|\[`[^]]+`\]", "", page))
-    insert(folder / "gateway/assembly/factories.py", r"^\}", f"    {line}\n", after="ADAPTERS: ")
-    insert(
-        folder / "gateway/assembly/factories.py",
-        "from gateway.protocols.otc.backend ",
-        "from gateway.protocols.functions.backend import FunctionsBackend, FunctionsBackendSettings\n",
-    )
     return folder
 
 

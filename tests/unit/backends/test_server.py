@@ -11,7 +11,6 @@ from gateway.configfile.web import FilePath
 from gateway.net.client import Kind, Limits, Origin, Pool, TransportError
 from gateway.settings import TlsSettings
 from gateway.settings.load import read
-from gateway.settings.protocols import PROTOCOLS
 from gateway.upstream.replica_url import Server, client_context, shown
 from tests.support.authority import Authority
 
@@ -48,10 +47,6 @@ def test_who_is_to_blame_depends_on_what_broke_and_on_the_time_there_was(
 def test_a_path_of_the_protocol_comes_after_that_of_the_server() -> None:
     server = Server(URL, Pool(Origin.parse(URL)), PATIENCE_S)
     assert server.target("/tools/call") == b"/base/tools/call"
-
-
-def test_every_protocol_has_an_adapter() -> None:
-    assert factories.ADAPTERS.keys() == set(PROTOCOLS.values())
 
 
 PATIENCE = [

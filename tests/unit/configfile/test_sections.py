@@ -14,9 +14,9 @@ from gateway.configfile.sections import ByName, ByWord, Section, setting
 from gateway.configfile.substitution import Substitution
 from gateway.configfile.values import Choice, Duration
 from gateway.configfile.yamlnode import parse
+from gateway.protocols import PROTOCOLS
 from gateway.settings import BearerAuthSettings, ServerSettings
 from gateway.settings.limits import NAME
-from gateway.settings.protocols import PROTOCOLS
 from gateway.upstream.settings import BackendSettings, SigningSettings, SingleBackendSettings
 from tests.unit.settings.configured import CANARY
 
@@ -28,11 +28,14 @@ class PagerSettings(SingleBackendSettings):
     ring_s: Annotated[float, Duration("1s", "1m")] = setting("5s", "How long it rings.")
 
 
+KINDS = {word: protocol.settings_class() for word, protocol in PROTOCOLS.items()} | {"pager": PagerSettings}
+
+
 class File(Section):
     """A file with one more protocol."""
 
     backends: Annotated[
-        Mapping[str, Annotated[BackendSettings, ByWord("protocol", {**PROTOCOLS, "pager": PagerSettings})]],
+        Mapping[str, Annotated[BackendSettings, ByWord("protocol", KINDS)]],
         ByName(NAME),
     ] = setting({}, "The tool servers.")
 
