@@ -52,10 +52,10 @@ class NoAuthentication:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApiKey:
-    """A key that is accepted; of the key itself only the SHA-256 digest is known (32 bytes)."""
+    """A key that is accepted."""
 
     id: str
-    digest: bytes
+    digest: bytes  # the SHA-256 of the key (32 bytes); the key itself is not known
     scopes: frozenset[str] = frozenset()
 
     def caller(self) -> Caller:

@@ -45,17 +45,13 @@ def direct(url: str) -> Proxy | None:
 
 
 class IssuerStatus(Struct, frozen=True, kw_only=True):
-    """How an issuer stands. `up`: the last fetch succeeded; `age_s`: of the keys in use; `keys`: how many fit.
+    """How an issuer stands."""
 
-    `keys_expire_at` is when the last of them does, in seconds since 1970; None: one does not say. `last_error` is of a
-    few words, of the issuer's own only the name that it gives itself.
-    """
-
-    up: bool
-    age_s: float | None
-    keys: int
-    last_error: str | None
-    keys_expire_at: float | None = None
+    up: bool  # the last fetch succeeded
+    age_s: float | None  # of the keys in use
+    keys: int  # how many fit its algorithms
+    last_error: str | None  # a few words; of the issuer's own only the name that it gives itself
+    keys_expire_at: float | None = None  # when the last of them does, in seconds since 1970; None: one does not say
 
     def as_json(self) -> JsonObject:
         """For the detailed health."""
@@ -63,26 +59,24 @@ class IssuerStatus(Struct, frozen=True, kw_only=True):
 
 
 class RemoteKeys(Keys):
-    """The keys of one issuer: the set at `url`, or without one where the issuer `name` itself says it is.
+    """The keys of one issuer.
 
     They are fetched every `refresh_s`, a little jitter taken off, and after a failure every `cooldown_s`; for tokens
-    with a key we do not have once in `cooldown_s` at most. `credential` is sent to the origin of `url`, or of `name`,
-    and nowhere else. `proxy` says through which one a URL is fetched. `tls` makes what decides whom to trust; None: the
-    system.
+    with a key we do not have once in `cooldown_s` at most.
     """
 
     def __init__(
         self,
         name: str,
-        url: str | None,
+        url: str | None,  # where the set is; None: where the issuer itself says it is
         *,
         algorithms: frozenset[str],
         refresh_s: float,
         cooldown_s: float,
-        credential: Headers = (),
+        credential: Headers = (),  # sent to the origin of `url`, or of `name`, and nowhere else
         allow_http: bool = False,
-        proxy: ProxyOf = direct,
-        tls: Callable[[], ssl.SSLContext] | None = None,
+        proxy: ProxyOf = direct,  # through which one a URL is fetched
+        tls: Callable[[], ssl.SSLContext] | None = None,  # makes what decides whom to trust; None: the system
         fetch_s: float = FETCH_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:

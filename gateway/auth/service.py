@@ -120,37 +120,30 @@ def _refuse(waiter: asyncio.Future[None], why: str) -> None:
 
 
 class Unknown(Struct, frozen=True):
-    """There is no decision, for this reason; it is for our log.
+    """There is no decision."""
 
-    `then`: what becomes of the call. It is `denied` if the service refused the question, and `refused` if the time went
-    by in our own queue, or if the service answers other questions. A caller that brought it about gains nothing.
-    """
-
-    why: str
+    why: str  # for our log
+    # What becomes of the call. It is denied if the service refused the question, and refused if the time went by in our
+    # own queue, or if the service answers other questions: a caller that brought it about gains nothing.
     then: Literal["as configured", "denied", "refused"] = "as configured"
 
 
 class HttpAuthorizer:
-    """Decides about calls as the service behind `pool` does (`ports.Authorizer`).
-
-    `target` is path and query there, `credentials` are headers; `pool` has a connection more than `places`, how many
-    calls are asked about at once, for our own question. `count` takes each call with how it was decided:
-    `allowed`, `denied` or `unavailable`; `observe` takes the seconds that each question took.
-    """
+    """Decides about calls as the service behind `pool` does (`ports.Authorizer`)."""
 
     def __init__(
         self,
-        pool: Pool,
-        target: bytes,
+        pool: Pool,  # has a connection more than `places`, for our own question
+        target: bytes,  # path and query there
         credentials: Headers = (),
         *,
-        places: int,
+        places: int,  # how many calls are asked about at once
         timeout_s: float,
-        cache_s: float,
-        runs_on_failure: bool,
+        cache_s: float,  # how long a decision is used again
+        runs_on_failure: bool,  # what becomes of calls without a decision
         with_arguments: bool,
-        count: Callable[[str], None],
-        observe: Callable[[float], None],
+        count: Callable[[str], None],  # each call by how it was decided: `allowed`, `denied` or `unavailable`
+        observe: Callable[[float], None],  # the seconds that each question took
         clock: Callable[[], float] = monotonic,
     ) -> None:
         self._pool = pool

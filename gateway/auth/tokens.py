@@ -41,22 +41,18 @@ LAST_TIME = 2**53  # seconds; no clock gets there, and beyond it doubles leave s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JwtIssuer:
-    """One party whose tokens are accepted, `name` being its `iss`. Durations are in seconds.
-
-    Paths lead into the claims; the scopes of a caller are those at all of `scope_claims`. `header`, in lower case, is
-    the only one in which its tokens are looked for.
-    """
+    """One party whose tokens are accepted."""
 
     keys: Keys
-    name: str | None = None
+    name: str | None = None  # its `iss`; None: any other than those of entries with a name
     audience: frozenset[str] = frozenset()
     audience_claim: Path | None = None  # where the audience stands, if not in `aud`
-    require: tuple[str, ...] = ("exp", "sub")
-    scope_claims: tuple[Path, ...] = (("scope",),)
-    user_id_claim: Path | None = None
-    leeway_s: float = 30.0
-    max_lifetime_s: float | None = None
-    header: bytes = AUTHORIZATION
+    require: tuple[str, ...] = ("exp", "sub")  # claims that a token must have
+    scope_claims: tuple[Path, ...] = (("scope",),)  # the scopes of a caller are those at all of these
+    user_id_claim: Path | None = None  # None: tokens name no user
+    leeway_s: float = 30.0  # by which clocks may differ
+    max_lifetime_s: float | None = None  # from now on, of a token; None: any
+    header: bytes = AUTHORIZATION  # in lower case, the only one in which its tokens are looked for
 
     @property
     def account(self) -> str:
@@ -69,11 +65,11 @@ class MalformedError(ValueError):
 
 
 class TokenParts(NamedTuple):
-    """`signed` is what the signature is over."""
+    """A token, taken apart and not verified."""
 
     header: JsonObject
     claims: JsonObject
-    signed: bytes
+    signed: bytes  # what the signature is over
     signature: bytes
 
 

@@ -47,24 +47,22 @@ class SharedBuckets(Protocol):
 
 
 class RateLimits:
-    """The `ports.Limiter`: counts requests. `here` keeps the first phase and, without `shared`, the second.
-
-    While `shared` is unavailable, `on_failure` decides the second phase: `local` counts it `here`, `refuse` refuses
-    every request that it would count, and `allow` lets them pass uncounted.
+    """The `ports.Limiter`: counts requests in two phases.
 
     The first phase has the rules that need nothing but an address, and the one on failed verifications, which is
     built in unless a rule is for that operation. Redis is never asked for them: a flood must not reach it.
-
-    `measure` is called with the name of each rule that a request has met, and the share of its bucket that is used now.
     """
 
     def __init__(
         self,
         rules: Sequence[Rule],
-        here: MemoryBuckets,
+        here: MemoryBuckets,  # keeps the first phase and, without `shared`, the second
         shared: SharedBuckets | None = None,
         *,
+        # While `shared` is unavailable: `local` counts the second phase `here`, `refuse` refuses every request that it
+        # would count, and `allow` lets them pass uncounted.
         on_failure: OnFailure = "local",
+        # Takes the name of each rule that a request has met, and the share of its bucket that is used now.
         measure: Callable[[str, float], None] = lambda rule, share: None,
     ) -> None:
         failures = [rule for rule in rules if "failed_verification" in rule.operations] or [FAILED_VERIFICATIONS]

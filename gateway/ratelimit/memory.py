@@ -19,8 +19,6 @@ Shard = dict[Identity, int]
 class MemoryBuckets:
     """Takes from buckets, all or nothing.
 
-    `clock` returns nanoseconds that never go backwards, `calendar` those since 1970, for rules with a window.
-
     A bucket is kept as the tick at which it will be full again, and not at all once it is; one with a window, as the
     number of requests. When a rule has too many, those nearest to full are forgotten, which gives their owners at most
     what they would soon have had anyway. A refusal instead would shut out all new callers, which an attacker with very
@@ -29,9 +27,9 @@ class MemoryBuckets:
 
     def __init__(
         self,
-        clock: Callable[[], int],
+        clock: Callable[[], int],  # nanoseconds that never go backwards
         *,
-        calendar: Callable[[], int] = time.time_ns,
+        calendar: Callable[[], int] = time.time_ns,  # those since 1970, for rules with a window
         max_shard: int = MAX_SHARD,
     ) -> None:
         self._clock = clock

@@ -16,14 +16,11 @@ MESSAGE = "Too many requests; try again later."
 
 
 class LimitOutcome(Struct, frozen=True, gc=False):
-    """Whether a request has passed. `debts` has for each rule of the plan the ticks its bucket lacks to be full.
-
-    `refused` is the rule that has to be waited for longest; then no bucket was taken from.
-    """
+    """Whether a request has passed."""
 
     plan: LimitPlan
-    debts: tuple[int, ...]
-    refused: Rule | None = None
+    debts: tuple[int, ...]  # for each rule of the plan the ticks that its bucket lacks to be full
+    refused: Rule | None = None  # the rule that has to be waited for longest; then no bucket was taken from
 
     @property
     def retry_after_s(self) -> int:

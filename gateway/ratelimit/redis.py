@@ -41,12 +41,12 @@ Place = tuple[int, tuple[bytes, ...]]  # of a bucket: the number of its partitio
 
 
 class Share(Struct):
-    """The rules of a plan, by their `indexes`, whose buckets are in one partition."""
+    """The rules of a plan whose buckets are in one partition."""
 
     scripts: Scripts
-    indexes: list[int]
-    rules: list[msgspec.Raw]
-    keys: list[bytes]
+    indexes: list[int]  # of the rules in the plan
+    rules: list[msgspec.Raw]  # as the script takes them
+    keys: list[bytes]  # of all their buckets
 
 
 class RedisBuckets:

@@ -57,8 +57,8 @@ def bounds(window: Window, day: int) -> tuple[int, int]:
 class Rule:
     """At most `count` requests in `per_s` seconds on average, and `burst` at once, for each identity.
 
-    `tools` are globs as routes have them; with these or with `backends` a rule is for such calls only. Time is counted
-    in ticks of 1/`count` nanoseconds, in which the time between two requests is a whole number: nothing is rounded.
+    Time is counted in ticks of 1/`count` nanoseconds, in which the time between two requests is a whole number: nothing
+    is rounded.
 
     With a `window` it is `burst` requests in each calendar day or month, all of which come back at its end; `count` is
     1 and `per_s` CALENDAR_STEP_S. The debt of a bucket is one `step` for each request but the first, and the ticks to
@@ -66,12 +66,12 @@ class Rule:
     """
 
     name: str
-    parts: tuple[Part, ...]
+    parts: tuple[Part, ...]  # of which an identity is made
     count: int
     per_s: int
     burst: int
     operations: frozenset[Operation] = frozenset({"call", "list"})
-    tools: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()  # globs as routes have them; with these or `backends` it is for such calls only
     backends: frozenset[str] = frozenset()
     window: Window | None = None
     step: int = field(init=False)  # ticks that one request costs
@@ -124,11 +124,11 @@ def _matches(glob: str, target: Target) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LimitPlan:
-    """The rules one request meets, and the header that describes them. `is_one_rate`: a single rule, by no calendar."""
+    """The rules that one request meets."""
 
     rules: tuple[Rule, ...]
-    policy: tuple[bytes, bytes] = field(init=False)
-    is_one_rate: bool = field(init=False)
+    policy: tuple[bytes, bytes] = field(init=False)  # the header that describes them
+    is_one_rate: bool = field(init=False)  # a single rule, without a window
 
     def __post_init__(self) -> None:
         items = b", ".join(_policy(rule) for rule in self.rules)

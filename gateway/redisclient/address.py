@@ -30,11 +30,11 @@ CLUSTER = re.compile(rf"(?P<scheme>rediss?)\+cluster://{USER}(?P<hosts>{HOST}(,{
 
 
 class RedisAddress(Struct, frozen=True, kw_only=True):
-    """A server; with a `service` the sentinels that know which server it is; or nodes of a cluster."""
+    """A server, the sentinels that know which server it is, or nodes of a cluster."""
 
-    hosts: tuple[tuple[str, int], ...]
+    hosts: tuple[tuple[str, int], ...]  # with their ports
     is_tls: bool
-    service: str | None
+    service: str | None  # by which the sentinels know the server; None: no sentinels
     database: int
     is_cluster: bool
     user: str | None

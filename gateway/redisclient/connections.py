@@ -69,10 +69,10 @@ check_library()
 
 
 class Tls(Struct, frozen=True, kw_only=True):
-    """Files in PEM: the authority to trust (None: those that the system trusts), and the client's certificate."""
+    """Paths of files in PEM."""
 
-    ca: str | None = None
-    cert: str | None = None
+    ca: str | None = None  # the authority to trust; None: those that the system trusts
+    cert: str | None = None  # of the client
     key: str | None = None
 
 

@@ -23,11 +23,11 @@ T = TypeVar("T")
 
 
 class Findings(Struct, frozen=True, kw_only=True):
-    """`cause` is why calls cannot be kept there, None if they can; `warnings` are ways in which they may get lost."""
+    """What an operator should know of a Redis."""
 
     version: str | None
-    cause: str | None
-    warnings: list[str]
+    cause: str | None  # why calls cannot be kept there; None: they can
+    warnings: list[str]  # ways in which they may get lost
 
 
 async def inspect(redis: Redis) -> Findings:

@@ -28,14 +28,16 @@ class ExhaustedError(Exception):
 
 
 class Coercion:
-    """Coerces one value.
-
-    `is_valid` is that of the `root`, and `part` compiles the text of any schema in it, whose references are pointers.
-    So many bytes of schemas may be compiled, and so many of values checked; beyond that it raises ExhaustedError.
-    """
+    """Coerces one value. Raises ExhaustedError beyond the bytes that may be compiled and checked."""
 
     def __init__(
-        self, root: Schema, is_valid: IsValid, part: Callable[[bytes], IsValid], *, compiled: int, checked: int
+        self,
+        root: Schema,
+        is_valid: IsValid,  # of the root
+        part: Callable[[bytes], IsValid],  # compiles the text of any schema in it, whose references are pointers
+        *,
+        compiled: int,  # bytes of schemas
+        checked: int,  # bytes of values
     ) -> None:
         self._root = root
         self._part = part

@@ -24,16 +24,13 @@ LIGHT_PATTERNS = 32  # in it; each takes some 50 us to compile
 
 
 class Cost(Struct, frozen=True):
-    """Bounds in nanoseconds: for each value looked at, each byte of a string, each pair of bytes of one string.
+    """Bounds of what checking a value may take."""
 
-    `errors` is how many errors one value can have. A JSON text of at most `max_bytes` never takes too long to check.
-    """
-
-    per_value_ns: float
-    per_byte_ns: float
-    per_pair_ns: float
-    errors: int
-    max_bytes: int
+    per_value_ns: float  # for each value that is looked at
+    per_byte_ns: float  # for each byte of a string
+    per_pair_ns: float  # for each pair of bytes of one string
+    errors: int  # how many one value can have
+    max_bytes: int  # of a JSON text that never takes too long
 
     def allows_check(self, size: ValueSize) -> bool:
         """Whether asking if a value of that size is valid takes the event loop no longer than it may."""
@@ -46,11 +43,11 @@ class Cost(Struct, frozen=True):
 
 
 class ValueSize(Struct, frozen=True):
-    """Of a value: how many values it holds, bytes of its strings, the squares of their lengths."""
+    """What a value holds."""
 
     values: int
-    bytes: int
-    pairs: int
+    bytes: int  # of all strings
+    pairs: int  # of bytes of one string: the sum of the squares of their lengths
 
 
 def cost_of(work: Work, patterns: int, pattern_bytes: int, *, backtracks: bool) -> Cost:

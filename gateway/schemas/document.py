@@ -39,10 +39,10 @@ _COMPARED = ("const", "enum", "type", *_NAMES)
 
 
 class Work(NamedTuple):
-    """How many schemas may look at one value, and how many keywords, names and alternatives these compare with it."""
+    """What may be done for one value."""
 
-    schemas: int
-    looks: int
+    schemas: int  # that may look at it
+    looks: int  # keywords, names and alternatives that these compare with it
 
     def plus(self, other: Work) -> Work:
         """Both one after the other."""

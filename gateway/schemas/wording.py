@@ -63,10 +63,10 @@ _WORDS: dict[type[Kind], tuple[str, Callable[[Any], str]]] = {
 
 
 class Finding(NamedTuple):
-    """One thing that is wrong: where (from the outermost key inwards), and what."""
+    """One thing that is wrong."""
 
-    path: tuple[str | int, ...]
-    text: str
+    path: tuple[str | int, ...]  # where, from the outermost key inwards
+    text: str  # what
 
     @property
     def place(self) -> str:

@@ -302,15 +302,6 @@ class ReplicaSync:
 
 async def _sleep_until(when: float) -> None:
     """Sleeps until then by the clock of the loop. A pause in seconds would end at another time in each partition."""
-    loop = asyncio.get_running_loop()
-    due: asyncio.Future[None] = loop.create_future()
-
-    def end() -> None:
-        if not due.done():  # the sleeper may have been cancelled in this very turn of the loop
-            due.set_result(None)
-
-    timer = loop.call_at(when, end)
-    try:
-        await due
-    finally:
-        timer.cancel()
+    with suppress(TimeoutError):
+        async with asyncio.timeout_at(when):
+            await asyncio.get_running_loop().create_future()

@@ -19,13 +19,13 @@ Row = tuple[str, str, Kind, int]  # account, tool, how it ended, how often
 
 
 class Used(Struct, frozen=True):
-    """What was counted for an account and a tool. `calls` are runs, also those that `failed`."""
+    """What was counted for an account and a tool."""
 
     account: str
     tool: str
-    calls: int
+    calls: int  # runs, also those that failed
     failed: int
-    refused: int
+    refused: int  # calls that did not run
 
 
 class Ledger:

@@ -70,11 +70,6 @@ async def test_a_result_marked_delivered_is_not_joined_again(state: State) -> No
     assert await begins(state, call(question="q"))
 
 
-async def test_a_call_that_never_waited_for_its_user_is_not_joined(state: State) -> None:
-    await state.settle((await began(state, call(question="q"), ACCEPTED)).key, b"outcome")
-    assert await begins(state, call(question="q"))
-
-
 async def test_a_forgotten_call_is_not_joined(state: State) -> None:
     await state.forget((await began(state, call(question="q"), AWAITING_USER)).key)
     assert await begins(state, call(question="q"))

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import pytest
 from msgspec import structs
 
-from gateway.core.errors import StateUnavailable
 from gateway.state.port import DONE, UNKNOWN, CallState, Created, Exists, Record
 from gateway.state.replica_sync import Timing
 from tests.contract.state.conftest import HASTY, OpenReplica
@@ -21,9 +20,7 @@ from tests.support.stored_calls import (
     KEYS,
     REGISTERED,
     began,
-    begins,
     call,
-    found,
     joined,
     judges,
     orphans,
@@ -52,15 +49,6 @@ async def test_replicas_are_known_until_they_leave(open_replica: OpenReplica) ->
         assert all(0 <= age_s < LONG_S for age_s in ages.values())
     await two.aclose()
     assert (await one.replicas()).keys() == {one.replica}
-
-
-async def test_two_replicas_settle_and_one_wins(open_replica: OpenReplica) -> None:
-    one, two = await open_replica(), await open_replica()
-    key = (await began(one, to=ACCEPTED)).key
-    won = await asyncio.gather(*((one, two)[number % 2].settle(key, b"%d" % number) for number in range(50)))
-    assert won.count(True) == 1
-    for replica in (one, two):
-        assert (await found(replica, key)).outcome == b"%d" % won.index(True)
 
 
 @pytest.mark.parametrize("owner_waits", [True, False])
@@ -92,45 +80,6 @@ async def test_the_poll_makes_up_for_a_lost_wake_up(open_replica: OpenReplica, r
     assert await waiting is not None
 
 
-async def test_a_call_that_ends_while_it_is_repeated_answers_with_its_outcome(open_replica: OpenReplica) -> None:
-    one, two = await open_replica(), await open_replica()
-    new = call()
-    await began(one, new, ACCEPTED)
-    ended, begun = await asyncio.gather(two.settle(new.key, b"outcome"), two.begin(new))
-    assert ended
-    assert isinstance(begun, Exists)
-    assert begun.record.outcome == b"outcome"
-
-
-async def test_no_call_is_new_while_a_living_replica_still_restores_its_own(
-    open_replica: OpenReplica, redis_server: RedisServer
-) -> None:
-    state = await open_replica()
-    with redis_server.connect() as redis:
-        seconds, _ = redis.time()
-        redis.set("toolgate:epoch", (seconds - 1) * 1000)  # longer ago than it takes as a rule
-        redis.zadd("toolgate:restorers", {"a busy replica": (seconds + 60) * 1000})
-        with pytest.raises(StateUnavailable):
-            await state.begin(call())
-        with pytest.raises(StateUnavailable):
-            await state.get("unknown")
-        redis.set("toolgate:epoch", (seconds - 60) * 1000)  # so long ago that the replica must have died
-        assert await begins(state)
-
-
-async def test_only_the_owner_dispatches_queues_or_forgets_a_call(open_replica: OpenReplica) -> None:
-    one, two = await open_replica(), await open_replica()
-    key = (await began(one)).key
-    assert not await two.advance(key, [REGISTERED], DISPATCHING)
-    assert await one.advance(key, [REGISTERED], DISPATCHING)
-    assert not await two.advance(key, [DISPATCHING], REGISTERED)
-    assert await one.advance(key, [DISPATCHING], REGISTERED)
-    await two.forget(key)
-    assert await state_of(one, key) is REGISTERED
-    assert await one.advance(key, [REGISTERED], DISPATCHING)
-    assert await two.advance(key, [DISPATCHING], ACCEPTED)
-
-
 async def test_claims_are_bounded_and_shared(open_replica: OpenReplica) -> None:
     dead, one, two = await open_replica(), await open_replica(), await open_replica()
     keys = {(await began(dead, to=ACCEPTED)).key for _ in range(30)}
@@ -147,22 +96,6 @@ async def test_claims_are_bounded_and_shared(open_replica: OpenReplica) -> None:
         for records in await asyncio.gather(one.claim_orphans(4), two.claim_orphans(4)):
             add(records)
     assert sorted(claimed) == sorted(keys)
-
-
-async def test_the_caller_of_an_undispatched_orphan_dispatches_it_itself(open_replica: OpenReplica) -> None:
-    dead, successor = await open_replica(), await open_replica()
-    new, again, sent = call(note=b"first", idempotent=True), call(idempotent=True), call()
-    await began(dead, new)
-    await began(dead, again, DISPATCHING)
-    await began(dead, sent, DISPATCHING)
-    await dead.aclose()
-    assert (await joined(successor, sent)).state is DISPATCHING  # it may have run
-    for one in (new, again):
-        begun = await successor.begin(one)
-        assert isinstance(begun, Created)
-        assert (begun.record.state, begun.record.replica) == (REGISTERED, successor.replica)
-        assert isinstance(await successor.begin(one), Exists)
-        assert await successor.advance(one.key, [REGISTERED], DISPATCHING)
 
 
 async def test_a_late_outcome_replaces_unknown(open_replica: OpenReplica) -> None:

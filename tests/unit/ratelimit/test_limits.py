@@ -83,13 +83,6 @@ async def test_limits_that_cannot_be_checked_answer_unavailable_with_refuse() ->
     assert (caught.value.code, caught.value.retry_after_s) == (ErrorCode.BACKEND_UNAVAILABLE, 1.0)
 
 
-async def test_limits_can_be_closed_whether_started_or_not() -> None:
-    await limits().aclose()
-    gate = limits()
-    await gate.start()
-    await gate.aclose()
-
-
 async def test_each_limit_that_is_met_is_measured() -> None:
     clock, seen = Clock(), []
     rules = [rule("few", burst=2), rule("many", burst=10)]
