@@ -64,29 +64,26 @@ _read = msgspec.json.Decoder(_ServerMessage).decode
 
 
 class RelayedReply(Struct, frozen=True):
-    """What comes for a request: a notification, or its response, which is the last; `code` is that of an error.
+    """What comes for a request: a notification, or its response, which is the last."""
 
-    A `message` that is empty: there is no response.
-    """
-
-    message: bytes
+    message: bytes  # empty: there is no response
     is_last: bool = False
-    code: int | None = None
+    code: int | None = None  # of an error
 
     def __len__(self) -> int:
         return len(self.message)
 
 
 class PendingRequest:
-    """A request under way. `replies` are for its caller, the last of them its response."""
+    """A request under way."""
 
     def __init__(self, number: int, id_: Json, method: str, token: Json, key: Key | None) -> None:
-        self.number = number
-        self.id = id_
+        self.number = number  # the id that the server gets
+        self.id = id_  # its caller's
         self.method = method
-        self.token = token
+        self.token = token  # for progress, its caller's
         self.key = key
-        self.replies = Unread[RelayedReply]()
+        self.replies = Unread[RelayedReply]()  # for its caller; the last is its response
 
     def add_notification(self, message: bytes) -> None:
         """Adds a notification, unless too many are unread."""

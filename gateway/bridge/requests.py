@@ -50,11 +50,11 @@ class BridgeRefusal(Exception):  # noqa: N818 - an answer, not a fault
 
 
 class BridgedMessage(Struct, frozen=True):
-    """One message; `method` None is a response."""
+    """One message."""
 
     id: Json
     has_id: bool
-    method: str | None
+    method: str | None  # None: a response
     params: JsonObject | None
 
     @property

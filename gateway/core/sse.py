@@ -23,9 +23,9 @@ MAX_RETRY_DIGITS = 9  # of milliseconds: eleven days
 
 
 class SseEvent(Struct, frozen=True):
-    """One event. `data` is not decoded, so that bytes that are not UTF-8 can be refused and are not replaced."""
+    """One event."""
 
-    data: bytes
+    data: bytes  # not decoded, so that bytes that are not UTF-8 can be refused and are not replaced
     type: str = "message"
 
 
@@ -42,16 +42,15 @@ def event(data: bytes) -> bytes:
 class EventParser:
     """Puts the events of one stream together from chunks that may be cut anywhere.
 
-    An event whose lines have more than `max_event_bytes` is left out and counted in `skipped`; nothing of it is held,
-    and `is_too_large` says so before it ends. Comments do not count. `lines` counts all that have ended. `last_id` is
-    what a new connection may send as `Last-Event-ID`, empty if there is none; `retry_ms` is how long the server asks to
-    wait before that, None if it has not.
+    An event whose lines have more than `max_event_bytes` is left out, and nothing of it is held; `is_too_large` says so
+    before it ends. Comments do not count.
     """
 
     def __init__(self, max_event_bytes: int) -> None:
-        self.skipped = self.lines = 0
-        self.last_id = b""
-        self.retry_ms: int | None = None
+        self.skipped = 0  # events that were left out
+        self.lines = 0  # that have ended
+        self.last_id = b""  # what a new connection may send as `Last-Event-ID`; empty: nothing
+        self.retry_ms: int | None = None  # how long the server asks to wait before that, if it does
         self._max_event_bytes = max_event_bytes
         self._start: bytes | None = b""  # the first bytes, while they may be a byte order mark; None afterwards
         self._after_cr = False

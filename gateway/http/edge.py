@@ -71,52 +71,43 @@ class Refuse(Protocol):
 
 
 class _Route(Struct, frozen=True, kw_only=True):
-    """What answers a request. `operation` None: it counts as what it was opened as; `methods` None: as is.
-
-    `path` is as logs show it, `surface_path` as the surface sees it.
-    """
+    """What answers a request; most of it is that of the endpoint (`Endpoint`)."""
 
     surface: Surface
     answer: Answer
-    path: str
-    surface_path: str = ""
+    path: str  # as logs show it
+    surface_path: str = ""  # as the surface sees it
     dialect: str | None = None
     counts_as: Operation = "call"
-    operation: str | None = None
-    methods: tuple[str, ...] | None = None
-    max_bytes: int = 0
+    operation: str | None = None  # None: it counts as what it is opened as
+    methods: tuple[str, ...] | None = None  # None: its head is not checked
+    max_bytes: int = 0  # of a body
     needs_document: bool = True
-    is_strict: bool = False
+    is_strict: bool = False  # statuses are those of `strictly`
     late_timer: LateTimer | None = None
     more_methods: tuple[str, ...] = ()
     follows_oauth: bool = False
 
 
 class Edge:
-    """Answers requests to the endpoints of `surfaces` and callbacks; passes everything else on to `rest`.
-
-    The first surface speaks for paths that are none's. `answer` and `refuse` are the pipeline's. `ip_of` finds the
-    caller's address, `identify` the trace of a request by its headers. `allows_page` says from which origins pages may
-    call: not from those of others, which may have their own names lead here (DNS rebinding). `strict` turns 401, 403,
-    413, 415 and 429 into the 400 that the pages on calling a tool ask for. `running` holds requests to endpoints while
-    they are answered.
-    """
+    """Answers requests to the endpoints of surfaces and callbacks, and passes everything else on."""
 
     def __init__(
         self,
-        surfaces: Sequence[Surface],
+        surfaces: Sequence[Surface],  # the first speaks for paths that are none's
         *,
-        answer: Answer,
+        answer: Answer,  # the pipeline's, as the next
         refuse: Refuse,
         callback: Callback,
-        rest: ASGIApp,
-        ip_of: Callable[[Scope], str],
+        rest: ASGIApp,  # answers everything else
+        ip_of: Callable[[Scope], str],  # the caller's address
         observer: Observer,
-        identify: Callable[[Mapping[bytes, bytes]], Trace],
+        identify: Callable[[Mapping[bytes, bytes]], Trace],  # the trace of a request by its headers
         max_body_bytes: int,
-        strict: bool,
-        running: set[Request],
+        strict: bool,  # statuses of surfaces are those of `strictly`
+        running: set[Request],  # requests to endpoints are in it while they are answered
         hosts: AllowedHosts | None = None,
+        # From which origins pages may call: others may have names of their own lead here (DNS rebinding).
         allows_page: Callable[[bytes], bool] = lambda origin: True,
         cors: Cors | None = None,
     ) -> None:
@@ -338,7 +329,7 @@ async def _preflight(reply: WireReply, request: Request, _: Body) -> WireReply:
 
 
 def strictly(status: int) -> int:
-    """The status that the pages on calling a tool have instead."""
+    """The status that the pages on calling a tool have instead, which know no 401, 403, 413, 415 and 429."""
     return 400 if status in STRICT else status
 
 

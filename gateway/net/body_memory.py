@@ -41,15 +41,12 @@ class Pausable(Protocol):
 
 
 class BodyMemory:
-    """The bytes that bodies and answers hold in one process.
-
-    `is_full`: more than the limit, so answers wait. `refuses`: full for so long that answers may wait longer than
-    their calls last, so no more calls should be admitted.
-    """
+    """The bytes that bodies and answers hold in one process."""
 
     def __init__(self, limit_bytes: int) -> None:
         self.held = 0
-        self.is_full = self.refuses = False
+        self.is_full = False  # more is held than the limit, so answers wait
+        self.refuses = False  # for so long that answers may wait longer than their calls last: no call is admitted
         self._holders: dict[str, int] = {}
         self._waiting: dict[Pausable, int] = {}  # with what each is counted for
         self._answers: dict[asyncio.Task[Any], int] = {}

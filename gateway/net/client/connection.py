@@ -50,9 +50,7 @@ class _UnaskedError(Exception):
 class PooledConnection(SlicedInput, asyncio.Protocol):
     """A socket, its parser, and the exchange under way, if any.
 
-    `fresh` until the first exchange is over. `is_coded`: the reply names a content coding. `deadline` (in the loop's
-    time) is that of the exchange; without one, when the connection has been idle for too long. `release` is called when
-    another request may be written, `discard` when the connection is closed.
+    `release` is called when another request may be written, `discard` when the connection is closed.
     """
 
     _parser: HttpResponseParser  # from when the connection is made until it is closed
@@ -65,9 +63,9 @@ class PooledConnection(SlicedInput, asyncio.Protocol):
         discard: Callable[[PooledConnection], None],
     ) -> None:
         super().__init__()
-        self.fresh = True
-        self.deadline = inf
-        self.is_coded = False
+        self.fresh = True  # until the first exchange is over
+        self.deadline = inf  # of the exchange, in the loop's time; without one, when it has been idle for too long
+        self.is_coded = False  # the reply names a content coding
         self._head_bytes = head_bytes
         self._parse_queue = parse_queue
         self._release = release

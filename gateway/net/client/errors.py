@@ -20,15 +20,12 @@ class Kind(StrEnum):
 
 
 class TransportError(Exception):
-    """An exchange without a complete reply.
-
-    `sent` is True if any byte of the request may have reached the server. False proves that none did, so the request
-    may be sent elsewhere. The message quotes nothing of request or reply.
-    """
+    """An exchange without a complete reply. The message quotes nothing of request or reply."""
 
     def __init__(self, kind: Kind, message: str, *, sent: bool) -> None:
         super().__init__(message)
         self.kind = kind
+        # Any byte of the request may have reached the server; False proves that none did, so it may be sent elsewhere.
         self.sent = sent
 
     def __repr__(self) -> str:

@@ -44,26 +44,21 @@ class ListenError(ServerError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerOptions:
-    """Where to listen, at one host or several, and limits. Port 0 lets the system choose.
+    """Where to listen, and limits. Times are kept to within one sweep."""
 
-    `head_timeout_s` runs from the first byte of a request (of a new connection: from its acceptance) to the end of
-    its headers, `body_timeout_s` from there to the end of its body, `idle_timeout_s` between two requests,
-    `stall_timeout_s` while an answer is not being read. All are kept to within one sweep. `tls` is for callers.
-    """
-
-    host: str | Sequence[str]
-    port: int
+    host: str | Sequence[str]  # one or several
+    port: int  # 0: the system chooses
     admin_host: str | Sequence[str]
     admin_port: int
     max_head_bytes: int
     max_connections: int
-    head_timeout_s: float
-    body_timeout_s: float
-    idle_timeout_s: float
-    shutdown_grace_s: float
-    stall_timeout_s: float = 60.0
-    drain_delay_s: float = 0.0
-    tls: ssl.SSLContext | None = None
+    head_timeout_s: float  # from the first byte of a request, or the acceptance of a connection, to the end of its head
+    body_timeout_s: float  # from there to the end of the body
+    idle_timeout_s: float  # between two requests
+    shutdown_grace_s: float  # for the answers that are due once it is to stop
+    stall_timeout_s: float = 60.0  # while an answer is not being read
+    drain_delay_s: float = 0.0  # how long calls are still accepted once it is to stop
+    tls: ssl.SSLContext | None = None  # for callers
 
     @property
     def sweep_s(self) -> float:

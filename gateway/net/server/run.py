@@ -57,13 +57,12 @@ def main_loop(coro: Coroutine[Any, Any, T]) -> T:
 
 
 class Stop:
-    """When a server is to stop: after the answers that are due once it is `asked`, at once when it is `forced`.
-
-    Before that it may accept calls for `drain_delay` more, which ends when it is `skipped`.
-    """
+    """When a server is to stop."""
 
     def __init__(self) -> None:
-        self.asked, self.skipped, self.forced = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.asked = asyncio.Event()  # after the answers that are due, and the delay before them
+        self.skipped = asyncio.Event()  # ends that delay
+        self.forced = asyncio.Event()  # at once
         self.is_delayed = False
 
     def ask(self) -> None:

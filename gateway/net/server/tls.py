@@ -38,14 +38,12 @@ class Entry(NamedTuple):
 
 
 class Handshake(ssl.SSLObject):
-    """The TLS of one connection, under the `entry` of the moment it began.
+    """The TLS of one connection."""
 
-    `refused` is called with OpenSSL's word for why the handshake failed, or `UNFINISHED` if the caller left or ran out
-    of time in the middle. It is not called for callers that never sent a byte: they only probe the port.
-    """
-
+    # Called with OpenSSL's word for why the handshake failed, or `UNFINISHED` if the caller left or ran out of time in
+    # the middle; not for callers that never sent a byte: they only probe the port.
     refused: Callable[[str], None] | None = None
-    entry: Entry | None = None
+    entry: Entry | None = None  # of the moment it began
     steps = 0  # the loop takes the first before anything has arrived, and another whenever something has
     is_over = False
 

@@ -21,17 +21,6 @@ from tests.support.toolserver import Exchange, ToolServer, definition, echo, too
 pytestmark = pytest.mark.anyio
 
 BREAKS = ["\r\n", "\n", "\r", "\x00", "\x85", "\u2028", "%0d%0a", "\\r\\n"]
-# Headers of a caller that no tool server may see, each with a text to look for.
-PRIVATE = {
-    "Authorization": "Bearer mine",
-    "Cookie": "session=mine",
-    "Proxy-Authorization": "Basic mine",
-    "X-Api-Key": "mine",
-    "X-Forwarded-For": "192.0.2.7",
-    "Forwarded": "for=192.0.2.7",
-    "X-Tenant-Other": "mine",
-    "Referer": "https://mine.example/",
-}
 FORGED = '{"level":"error","message":"forged"}'
 PAGE = "https://agents.example.com"
 
@@ -121,17 +110,6 @@ async def site() -> AsyncIterator[Site]:
 
 
 CLOSE = "Connection: close"
-
-
-async def test_only_headers_of_the_allow_list_reach_a_tool_server(site: Site) -> None:
-    lines = [f"{name}: {text}" for name, text in PRIVATE.items()]
-    assert (await site.ask(encoded_call("Lab.Echo", {}, *lines, "X-Tenant: acme", CLOSE))).startswith(b"HTTP/1.1 200 ")
-    arrived = site.lab.calls("Lab.Echo")[-1].headers
-    assert dict(arrived)["x-tenant"] == "acme"
-    assert len(dict(arrived)) == len(arrived), "a header is repeated"
-    texts = " ".join(text for _, text in arrived)
-    assert "mine" not in texts
-    assert "192.0.2.7" not in texts
 
 
 @pytest.mark.parametrize("break_", BREAKS, ids=repr)

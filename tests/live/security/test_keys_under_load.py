@@ -24,7 +24,6 @@ CALLERS = 6
 SOME = 30  # calls; enough to be on their way at any moment of what happens meanwhile
 COOLDOWN_S = 1
 PATIENCE_S = 10.0  # a call on a busy machine, a fetch of the keys included; undisturbed it takes some milliseconds
-ROUNDS = 2
 
 
 class Load:
@@ -73,22 +72,6 @@ async def load(issuer: Issuer, refresh: str) -> AsyncIterator[tuple[Load, Gatewa
                 yield found, running
                 for task in tasks:
                     task.cancel()
-
-
-async def test_no_caller_is_refused_while_an_issuer_changes_its_keys() -> None:
-    """As issuers do: the new key is published beside the old one, and used at once."""
-    async with issuer_process() as issuer:
-        await issuer.publish(jwk("ed25519", 0, kid="key-0"))
-        async with load(issuer, "10m") as (running, _):
-            for number in range(1, ROUNDS + 1):
-                await running.go_on()
-                await issuer.publish(*(jwk("ed25519", each, kid=f"key-{each}") for each in (number - 1, number)))
-                running.number = number
-                await running.go_on()
-                # The next change comes when an issuer may be asked again: who changes faster has to publish ahead.
-                await asyncio.sleep(COOLDOWN_S)
-            assert await issuer.asked() == 1 + ROUNDS
-            assert running.longest_s < PATIENCE_S
 
 
 async def test_no_caller_is_refused_while_an_issuer_is_away_or_comes_back_with_other_keys() -> None:
