@@ -8,7 +8,7 @@ import pytest
 
 from tests.flow.caller import DIALECTS, Answer, every_dialect
 from tests.flow.conftest import Start
-from tests.flow.gateways import config, listed_until, until
+from tests.flow.gateways import config, until
 from tests.flow.toolserver import Handler, ToolServer, always, hang_up, silence, tool, tool_server
 from tests.streams import http_reply
 
@@ -91,20 +91,6 @@ async def test_a_backend_without_a_list_harms_no_other(start: Start, server: Too
         assert (await gateway.caller.list("oxp")).ids == ["Count.Up@1.0.0", "Echo.Say@1.0.0"]
         backends = gateway.gateway.health.details()["backends"]
         assert [backends[name]["up"] for name in ("sick", "gone", "scripted")] == [False, False, True]
-
-
-async def test_a_changed_definition_is_seen_after_a_refresh(start: Start, server: ToolServer) -> None:
-    """Ours: tools that came, went or changed; callers that had the old list get the new one."""
-    caller = (await start(config({"scripted": refreshed_often(server)}))).caller
-    before = await caller.list("oxp")
-    server.tools = [tool("Echo.Say", description="Says it louder."), tool("Echo.Say@1.1.0")]
-    after = await listed_until(caller, lambda answer: "Echo.Say@1.1.0" in answer.ids)
-    assert after.ids == ["Echo.Say@1.0.0", "Echo.Say@1.1.0"]
-    assert after.tools[0]["description"] == "Says it louder."
-    assert (await caller.list("oxp", headers={"if-none-match": before.headers["etag"]})).status == 200
-    assert (await caller.call("oxp", "Count.Up", {"n": 1})).status == 400
-    assert (await caller.call("oxp", "Echo.Say")).status == 200
-    assert server.calls[0].call["tool_id"] == "Echo.Say@1.1.0"
 
 
 WAITS, NONE = "The tool is temporarily unavailable.", "There is no tool "

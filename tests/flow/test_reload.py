@@ -13,7 +13,7 @@ import pytest
 from gateway.settings.load import read
 from tests.flow.conftest import Start
 from tests.flow.gateways import Running, config, running, until
-from tests.flow.toolserver import FORMS, ToolServer, hang_up, tool, tool_server
+from tests.flow.toolserver import ToolServer, hang_up, tool, tool_server
 from tests.support.tokens import SECRET, api_key, token
 from tests.support.yard import WORK, yard
 
@@ -122,11 +122,11 @@ async def test_tools_of_an_unreachable_backend_stay_published(start: Start, serv
     assert gateway.gateway.catalogue.ready
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ["oxp-env", "rfc"])
 async def test_a_rebuilt_backend_keeps_its_wire_form(start: Start, server: ToolServer, form: str) -> None:
     """How it wants to be spoken to was learned from its list, which is not there to be learned from again."""
     server.form = form
-    backend = {"protocol": "otc" if form == "oxp" else "oxp", "url": server.url}
+    backend = {"protocol": "otc" if form.startswith("oxp") else "oxp", "url": server.url}
     gateway = await start(config({"scripted": backend}))
     assert (await gateway.caller.call("oxp", "Echo.Say")).value == {}
     server.list_handler = hang_up
@@ -173,17 +173,6 @@ async def test_a_new_backend_is_listed_before_the_swap(start: Start, server: Too
         assert (await gateway.caller.call("oxp", "Other.Do")).status == 200
         sent = [received.header("authorization") for received in other.calls]
         assert sent == [None, "Bearer a-token-of-sixteen-characters"]
-
-
-async def test_ids_that_were_withheld_are_given_out_after_a_reload(start: Start, server: ToolServer) -> None:
-    """Ours: an operator who has the file read again has seen the warning."""
-    asking = tool("Bank.Pay", requirements={"secrets": [{"id": "PIN"}]})
-    backend = {"protocol": "oxp", "url": server.url, "discovery": {"refresh": "1s"}}
-    gateway = await start(config({"scripted": backend}))
-    server.tools = [asking]
-    await until(lambda: gateway.gateway.catalogue.status("scripted").withheld == ("PIN",))
-    await reload(gateway, config({"scripted": backend}, errors={"strict": True}))
-    assert gateway.gateway.catalogue.status("scripted").withheld == ()
 
 
 async def test_a_cancelled_reload_changes_nothing(start: Start, server: ToolServer) -> None:

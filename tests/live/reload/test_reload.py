@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from copy import deepcopy
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -104,20 +103,6 @@ async def test_a_broken_file_changes_nothing_names_every_problem_and_is_counted(
             assert 'toolgate_config_reloads_total{outcome="failed"} 1.0' in text
             assert 'toolgate_config_reloads_total{outcome="ok"} 1.0' in text
             assert "toolgate_config_last_reload_successful 1.0" in text
-
-
-async def test_what_takes_a_start_is_named_and_stays_as_it_is() -> None:
-    async with tool_server({"Lab.Echo": echo}) as lab:
-        config = settings({"lab": {"protocol": "otc", "url": lab.url}})
-        async with gateway(config) as running, caller(running.url) as http:
-            changed = deepcopy(config)
-            changed["server"] |= {"port": 1, "admin": {"port": 2}, "max_body": "1KiB"}
-            changed["state"] = {"result_ttl": "5m"}
-            await change(running, changed)
-            (line,) = running.logged("a change takes effect only at the next start")
-            assert line["keys"] == ["server.port", "server.admin.port", "state"]
-            assert value(await call(http, "Lab.Echo", {"n": 1})) == {"n": 1}
-            assert (await http.post("/otc/tools/call", content=b" " * 2000)).status_code in (413, 415)
 
 
 async def test_a_call_of_a_backend_that_is_gone_still_gets_its_outcome() -> None:

@@ -14,10 +14,15 @@ from gateway.settings.load import read
 CALLS_BACK = "backends: {builds: {protocol: callback, url: 'http://127.0.0.1:1'}}"
 
 
-def test_the_address_stays_and_the_rest_is_new() -> None:
+def test_what_takes_a_start_is_named_and_stays_and_the_rest_is_new(caplog: pytest.LogCaptureFixture) -> None:
     running = read("server: {host: 0.0.0.0, port: 1, max_body: 1KiB}\nauth: none\n")
-    now = with_fixed(read("server: {host: 127.0.0.1, port: 2, max_body: 2KiB}\nauth: none\n"), running)
+    again = read("server: {host: 127.0.0.1, port: 2, admin: {port: 3}, max_body: 2KiB}\nauth: none\nstate: {}\n")
+    now = with_fixed(again, running)
     assert (now.server.host, now.server.port, now.server.max_body_bytes) == ("0.0.0.0", 1, 2048)
+    assert (now.server.admin, now.state) == (running.server.admin, None)
+    (record,) = caplog.records
+    assert record.getMessage() == "a change takes effect only at the next start"
+    assert vars(record)["keys"] == ["server.host", "server.port", "server.admin.port", "state"]
 
 
 def test_what_is_good_only_at_the_next_start_is_refused() -> None:

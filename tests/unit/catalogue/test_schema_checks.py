@@ -14,7 +14,6 @@ from gateway.catalogue.evaluation import UNEVALUATED, evaluate
 from gateway.core.errors import GatewayError
 from gateway.core.model import Listing, ToolDefinition
 from gateway.offload import Offload
-from gateway.schemas import CompiledSchema
 from tests.unit.catalogue.asking import Hours, ToolServer, one_backend, tool
 from tests.unit.schemas.compiling import errors_now
 
@@ -161,11 +160,3 @@ async def test_what_has_not_changed_is_not_looked_at_again(monkeypatch: pytest.M
     await hours.pass_()
     assert len(looked) == 2
     await catalogue.aclose()
-
-
-def test_a_schema_is_compiled_for_its_first_check() -> None:
-    schema = {"properties": {"a": {"type": "string"}}}
-    asked = CompiledSchema(schema)
-    assert not hasattr(asked, "is_valid")
-    for value, wrong in (({"a": 1}, {"a": "is not a string"}), ({"a": "x"}, {})):
-        assert errors_now(asked, value, 10) == wrong

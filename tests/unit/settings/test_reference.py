@@ -41,12 +41,15 @@ def test_the_annotated_file_shows_every_key() -> None:
 
 
 def test_every_key_has_a_sentence_and_every_default_fits_its_own_schema() -> None:
-    for section in schema()["$defs"].values():
-        assert section["additionalProperties"] is False
-        for name, value in section["properties"].items():
-            assert value["description"].endswith("."), name
-            if "default" in value:
-                jsonschema_rs.validator_for({**value, "$defs": schema()["$defs"]}).validate(value["default"])
+    keys = {
+        f"{section}.{name}": value
+        for section, declared in schema()["$defs"].items()
+        for name, value in declared["properties"].items()
+    }
+    assert [name for name, value in keys.items() if not value["description"].endswith(".")] == []
+    assert all(section["additionalProperties"] is False for section in schema()["$defs"].values())
+    defaults = {name: value["default"] for name, value in keys.items() if "default" in value}
+    jsonschema_rs.validator_for({"properties": keys, "$defs": schema()["$defs"]}).validate(defaults)
 
 
 def test_defaults_written_out_change_nothing() -> None:
