@@ -20,7 +20,6 @@ from tests.support.toolserver import Exchange, echo, tool_server
 pytestmark = pytest.mark.anyio
 
 MANY = 40  # calls over connections of their own: that all of them meet one worker of two happens once in 2^39 times
-REPLACED = "a worker that cannot use the configuration is replaced"
 BROKEN = "the configuration could not be applied; the last good one stays in use"
 
 
@@ -39,35 +38,6 @@ async def test_what_one_worker_cannot_put_to_use_the_others_give_up_again(redis_
         shown = await details(running)
         assert (shown["reloads"], shown["last_reload_successful"]) == ({"ok": 0, "failed": 1}, False)
         assert await metric(running, "toolgate_config_reloads_total", outcome="failed") == 1
-
-
-async def test_a_worker_that_cannot_give_up_what_another_could_not_put_to_use_is_replaced(
-    redis_url: str, tmp_path: Path
-) -> None:
-    new, old = Authority(tmp_path, "new"), Authority(tmp_path, "old")
-    async with tool_server({"Lab.Echo": echo}) as lab:
-        backends = {"lab": {"protocol": "otc", "url": lab.url}, "old": _nowhere(old.path)}
-        async with team(redis_url, backends) as running:
-            one, other = await pids(running)
-            kept = f"{old.path}.kept"
-            os.rename(old.path, kept)
-            await _half_applied(running, new.path)
-            assert [line["pid"] for line in running.logged(REPLACED)] == [other]
-
-            def reasons() -> list[str]:
-                return [line["reason"] for line in running.logged("a worker died") if "reason" in line]
-
-            await until(lambda: bool(reasons()), "the next one cannot start")
-            assert reasons()[0].startswith("The certificates of a backend")
-            os.rename(kept, old.path)
-
-            async def replaced() -> bool:
-                now = await pids(running)
-                return len(now) == WORKERS and one in now and other not in now
-
-            await until(replaced, "there is another worker")
-            for number in range(MANY):
-                assert value(await call_once(running.url, "Lab.Echo", {"n": number})) == {"n": number}
 
 
 def _nowhere(ca: str) -> Settings:

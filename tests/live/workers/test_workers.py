@@ -17,7 +17,7 @@ from tests.support.calling import Load, call_once, connect, value
 from tests.support.changing import change, file_of
 from tests.support.otlp import collecting
 from tests.support.processes import STOP_S, GatewayProcess, gateway, settings, until
-from tests.support.toolserver import Exchange, definition, echo, tool_server
+from tests.support.toolserver import Exchange, echo, tool_server
 from tests.support.yard import WORK, yard
 
 pytestmark = pytest.mark.anyio
@@ -249,40 +249,6 @@ async def test_a_reload_reaches_all_workers_and_those_to_come_and_none_outlives_
         workers = [worker["pid"] for worker in (await details(running))["workers"]]
         running.process.kill()
         await until(lambda: not any(is_alive(pid) for pid in workers), "the workers have noticed")
-
-
-async def test_a_worker_that_is_replaced_during_a_reload_does_not_stay_with_the_old_configuration(
-    redis_url: str,
-) -> None:
-    """Ours: the others are still busy with the new one when it is ready, so that it started by the old one."""
-    released = asyncio.Event()
-
-    async def slowly(exchange: Exchange) -> None:
-        await released.wait()
-        await exchange.reply({"$schema": "otc://1.0", "tools": [definition("New.Echo")]})
-
-    async with (
-        tool_server({"Lab.Echo": echo}) as lab,
-        tool_server({"New.Echo": echo}, listing=slowly) as new,
-        team(redis_url, {"lab": {"protocol": "otc", "url": lab.url}}) as running,
-    ):
-        config = json.loads(file_of(running).read_text())
-        backend = {"protocol": "otc", "url": new.url}
-        config |= {"backends": {"new": backend}, "routes": [{"tools": "*", "backend": "new"}]}
-        reload = asyncio.create_task(change(running, config))
-        await until(lambda: new.connections == WORKERS, "every worker asks for the tools")
-        victim, other = await pids(running)
-        os.kill(victim, signal.SIGKILL)
-
-        async def replaced() -> bool:
-            now = await pids(running)
-            return len(now) == WORKERS and victim not in now and other in now
-
-        await until(replaced, "there is another worker")
-        released.set()
-        await reload
-        for number in range(MANY):
-            assert value(await call_once(running.url, "New.Echo", {"n": number})) == {"n": number}
 
 
 async def test_what_workers_have_recorded_is_sent_before_they_end(redis_url: str) -> None:
