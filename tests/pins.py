@@ -60,5 +60,5 @@ def _applies(line: str, extras: set[str]) -> bool:
 
 def differing(found: Mapping[str, str]) -> dict[str, tuple[str, str | None]]:
     """What is installed in another version than the one that was tested: both. Our own is whatever it is."""
-    tested = {**pins(), "toolgate": found.get("toolgate")}
+    tested = {**pins(), "toolgate-gateway": found.get("toolgate-gateway")}
     return {name: (version, tested.get(name)) for name, version in found.items() if tested.get(name) != version}

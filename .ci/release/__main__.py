@@ -63,7 +63,7 @@ def _all(release: Release, given: argparse.Namespace) -> dict[str, list[str]]:
         "the notes": lambda: notes.write(release),
     }
     steps: dict[str, Callable[[], str]] = {
-        "wheel and sdist": lambda: distributions.build(release),
+        "wheels and sdists": lambda: distributions.build(release),
         "the chart": lambda: chart.build(release),
     }
     last: dict[str, Callable[[], str]] = {

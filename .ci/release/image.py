@@ -120,6 +120,6 @@ def _try(podman: Podman, tag: str, release: Release) -> None:
         raise FailedError(f"the label of the image says version {label}")
     said = podman.run("--rm", "--entrypoint=/opt/toolgate/bin/python", tag, "-I", "-c", LIST)
     found = {sbom.normalized(name): version for name, version in map(str.split, said.stdout.splitlines())}
-    if found.pop("toolgate", None) != release.version:
+    if found.pop("toolgate-gateway", None) != release.version:
         raise FailedError("the image has another version of Toolgate")
     release.packages.update(found)

@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from release.distributions import wheel_of
 from release.tools import CHECKOUT, FailedError, MissingError, Release, beside_python, empty_environment, run
 
 SPECIFICATION = "1.6"
@@ -27,7 +28,7 @@ def normalized(name: str) -> str:
 
 def build(release: Release) -> str:
     """Has cyclonedx-bom look at an environment with only the wheel and what it takes, with tracing as in the image."""
-    wheel = release.dist / f"toolgate-{release.version}-py3-none-any.whl"
+    wheel = wheel_of(release)
     if not wheel.exists():
         raise MissingError("there is no wheel")
     folder = release.work / "environment-sbom"

@@ -50,7 +50,8 @@ class TelemetrySettings(Section):
     def problems(self) -> Iterator[tuple[str, str]]:
         parts = urlsplit(self.otlp)
         if not _is_installed():
-            yield "", "needs OpenTelemetry's SDK: pip install '.[otel]' in the folder of Toolgate"
+            how = "pip install 'toolgate-gateway[otel]', or '.[otel]' in the folder of Toolgate"
+            yield "", f"needs OpenTelemetry's SDK: {how}"
         if self.headers and parts.scheme == "http" and not is_loopback(parts.hostname or ""):
             yield "headers", "would be sent to another machine without TLS; otlp must begin with https"
         if self.tls is not None and parts.scheme == "http":

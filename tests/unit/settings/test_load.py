@@ -47,7 +47,7 @@ def test_a_broken_file_gets_all_of_its_problems_and_no_other(case: Broken, base:
 def test_telemetry_without_its_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch, base: Path) -> None:
     monkeypatch.setitem(sys.modules, PACKAGE, None)  # as if it were not there
     text = "auth: none\ntelemetry: {otlp: 'http://127.0.0.1:4318'}\n"
-    missing = "needs OpenTelemetry's SDK: pip install '.[otel]' in the folder of Toolgate"
+    missing = "needs OpenTelemetry's SDK: pip install 'toolgate-gateway[otel]', or '.[otel]' in the folder of Toolgate"
     assert problems(text, base) == [f"f.yaml:2:1: telemetry: {missing}"]
 
 
