@@ -100,7 +100,7 @@ $(INTEROP)/%/node_modules/.installed: $(addprefix tests/interop/%/,package.json 
 
 # What meets the dependencies: each module by itself, every flow, real Redis and real sockets. Processes, pages and programs
 # of others are not tried again. test_release compares the versions installed with those in constraints.txt.
-LOWEST_TESTS := tests/unit tests/wire tests/contract tests/flow tests/live/server tests/live/state tests/live/ratelimit
+LOWEST_TESTS := tests/unit tests/wire tests/contract tests/flow tests/protocols tests/live/server tests/live/state tests/live/ratelimit
 test-lowest: $(LOWEST)/.installed $(SUITE)/.installed
 	$(LOWEST)/bin/python -m pytest $(LOWEST_TESTS) --numprocesses 4 --dist worksteal -m "not soak" \
 		--ignore tests/unit/test_release.py --ignore tests/unit/docs

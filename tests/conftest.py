@@ -16,9 +16,12 @@ import hypothesis
 import pytest
 
 # Tests that start processes mostly wait for them, all others compute.
-WAITING = ("tests/live/", "tests/interop/", "tests/unit/demo/", "tests/fuzz/test_openapi.py")
+WAITING = (
+    *("tests/live/", "tests/protocols/mcp/live/", "tests/protocols/otc/chain/", "tests/interop/"),
+    *("tests/unit/demo/", "tests/fuzz/test_openapi.py"),
+)
 # These start something for all their tests: they stay together.
-SHARING = ("tests/live/chain/", "tests/live/cli/", "tests/live/docs/", "tests/interop/")
+SHARING = ("tests/protocols/otc/chain/", "tests/live/cli/", "tests/live/docs/", "tests/interop/")
 
 # Two files that are there anyway: they are locked, never written, and a lock ends with the process that holds it.
 ROOM = Path(__file__)

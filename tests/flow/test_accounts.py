@@ -8,10 +8,10 @@ import pytest
 
 from tests.flow.gateways import config
 from tests.flow.keeping import finished
-from tests.flow.mcp_requests import post
-from tests.flow.test_mcp_batches import BATCHED, echo
 from tests.flow.toolserver import ToolServer
 from tests.flow.watching import samples, watched
+from tests.protocols.mcp.requests import post
+from tests.protocols.mcp.test_batches import BATCHED, echo
 from tests.support.tokens import SECRET, api_key, token
 
 pytestmark = pytest.mark.anyio

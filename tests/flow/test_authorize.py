@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from gateway.settings.load import read
-from tests.flow import mcp_requests
 from tests.flow.caller import Caller
 from tests.flow.conftest import Start
 from tests.flow.gateways import Running, config, running
 from tests.flow.toolserver import ToolServer, tool
 from tests.flow.watching import samples, watched
+from tests.protocols.mcp import requests as mcp_requests
 from tests.streams import accepting, http_reply, read_request
 from tests.support.tokens import SECRET, token
 

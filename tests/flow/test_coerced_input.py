@@ -10,10 +10,10 @@ import pytest
 from tests.flow.caller import Caller
 from tests.flow.conftest import Start
 from tests.flow.gateways import config
-from tests.flow.mcp_requests import call
 from tests.flow.test_authorize import deciding
 from tests.flow.toolserver import ToolServer, object_of, tool
-from tests.unit.backends.mcp_facing import Talk, serving
+from tests.protocols.mcp.requests import call
+from tests.protocols.mcp.server_double import Talk, serving
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ import pytest
 from tests.flow.caller import Caller
 from tests.flow.conftest import Start
 from tests.flow.gateways import config
-from tests.flow.mcp_requests import ask, call, call_in, session
+from tests.protocols.mcp.requests import ask, call, call_in, session
 from tests.streams import http_reply
 from tests.support.httpapi import http_api, operation, parameter
 from tests.support.toolserver import Exchange

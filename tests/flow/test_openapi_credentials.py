@@ -9,7 +9,7 @@ import pytest
 
 from tests.flow.conftest import Start
 from tests.flow.gateways import config
-from tests.flow.mcp_requests import ask, call
+from tests.protocols.mcp.requests import ask, call
 from tests.streams import http_reply
 from tests.support.httpapi import http_api, operation
 from tests.support.toolserver import Exchange

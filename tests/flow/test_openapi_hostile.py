@@ -10,7 +10,7 @@ import pytest
 
 from tests.flow.conftest import Start
 from tests.flow.gateways import Running, config
-from tests.flow.mcp_requests import ask, call
+from tests.protocols.mcp.requests import ask, call
 from tests.streams import http_reply
 from tests.support.httpapi import STRING, Api, http_api, operation, parameter
 from tests.support.toolserver import Exchange

@@ -16,8 +16,8 @@ import pytest
 from gateway.telemetry.recorder import bound_of
 from tests.flow.builds import ASYNC, builds
 from tests.flow.gateways import Running, config, running, until
-from tests.flow.mcp_requests import ask
 from tests.flow.toolserver import Handler, ToolServer, hang_up
+from tests.protocols.mcp.requests import ask
 from tests.streams import Request
 from tests.support.otlp import Collector, Seen, collecting
 from tests.support.tokens import SECRET, token

@@ -13,10 +13,10 @@ import pytest
 from tests.flow.builds import builds
 from tests.flow.conftest import Start
 from tests.flow.gateways import config
-from tests.flow.mcp_requests import call
 from tests.flow.toolserver import FORMS, ToolServer
+from tests.protocols.mcp.requests import call
+from tests.protocols.mcp.server_double import Talk, serving
 from tests.streams import Request, http_reply
-from tests.unit.backends.mcp_facing import Talk, serving
 
 pytestmark = pytest.mark.anyio
 

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from tests.flow.gateways import config
-from tests.flow.mcp_requests import call
 from tests.flow.toolserver import Handler, ToolServer, always, silence
 from tests.flow.watching import watched
+from tests.protocols.mcp.requests import call
+from tests.protocols.mcp.server_double import Talk, serving
 from tests.streams import Request, http_reply
 from tests.support.tokens import SECRET, token
-from tests.unit.backends.mcp_facing import Talk, serving
 
 pytestmark = pytest.mark.anyio
 

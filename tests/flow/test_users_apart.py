@@ -11,11 +11,11 @@ from tests.flow.builds import ASYNC, builds
 from tests.flow.caller import Caller
 from tests.flow.conftest import Start
 from tests.flow.gateways import config
-from tests.flow.mcp_requests import OPENS_URLS, ask, call_in, session
 from tests.flow.test_guard_users import ADA, AUTH, BOB, asking_for
 from tests.flow.toolserver import ToolServer, always, tool
+from tests.protocols.mcp.requests import OPENS_URLS, ask, call_in, session
+from tests.protocols.mcp.server_double import Double, Talk, serving
 from tests.streams import http_reply
-from tests.unit.backends.mcp_facing import Double, Talk, serving
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,7 @@ from gateway.protocols.mcp.servers import task_messages as mcp_server_tasks
 from gateway.protocols.mcp.servers.channel import McpReply
 from gateway.protocols.mcp.servers.requests import NegotiatedSession
 from tests.fuzz.documents import damaged, damaged_bytes
-from tests.unit.backends.mcp_facing import INVOCATION, LEGACY, MODERN, backend_at
+from tests.protocols.mcp.server_double import INVOCATION, LEGACY, MODERN, backend_at
 
 SOME = settings(max_examples=80, deadline=None)
 TEXT, IMAGE = {"type": "text", "text": "x"}, {"type": "image", "data": "aa", "mimeType": "image/png"}

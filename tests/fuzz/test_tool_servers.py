@@ -23,7 +23,7 @@ from gateway.protocols.rcrt import tools as rcrt_tools
 from gateway.upstream import consent_links as challenges
 from tests.fuzz.documents import VALUES, damaged, damaged_bytes
 from tests.support.keys import jwk
-from tests.unit.dialects.answers import offered
+from tests.unit.protocols.common.answers import offered
 from tests.wire import ROOT
 
 SOME = settings(max_examples=80, deadline=None)

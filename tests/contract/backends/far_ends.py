@@ -19,10 +19,10 @@ from gateway.protocols.mcp.servers.backend import McpBackend
 from gateway.protocols.openapi.backend import OpenApiBackend
 from gateway.protocols.openapi.document.plan import CallPlan
 from gateway.protocols.otc.backend import HttpBackend
+from tests.protocols.mcp import server_double as mcp_facing
+from tests.protocols.mcp.server_double import PATIENCE_S, Double, Talk
 from tests.streams import Request, accepting, http_reply, read_request
-from tests.unit.backends import mcp_facing
 from tests.unit.backends.admitting import admission, context_of, settings_of
-from tests.unit.backends.mcp_facing import PATIENCE_S, Double, Talk
 from tests.unit.backends.openapi_facing import parameter, tool_of
 from tests.unit.openapi.documents import root
 

@@ -12,9 +12,9 @@ from gateway.core.errors import ErrorCode
 from gateway.core.model import Invocation
 from gateway.upstream.admission import BreakerRules
 from tests.contract.backends.far_ends import KINDS, Called, Script, fleet
+from tests.protocols.mcp.server_double import IDEMPOTENT, INVOCATION
 from tests.streams import http_reply
 from tests.unit.backends.facing import refusal
-from tests.unit.backends.mcp_facing import IDEMPOTENT, INVOCATION
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("kind", KINDS)]
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.protocols.mcp.server_double import Script, serving
 from tests.support.openid import openid_provider
 from tests.support.redis_server import RedisServer
 from tests.support.terminal import Done, entered, tool_server
-from tests.unit.backends.mcp_facing import Script, serving
 
 CONFIG = """
 auth: {api_keys: [{id: one, hash: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}]}

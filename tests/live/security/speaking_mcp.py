@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 
 from tests.live.security.entrusted import Canaries
+from tests.protocols.mcp.server_double import Script, Talk, event
 from tests.support.toolserver import ToolServer
-from tests.unit.backends.mcp_facing import Script, Talk, event
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 PREFIX = "io.modelcontextprotocol"

@@ -37,12 +37,12 @@ from tests.live.security.entrusted import (
     trusting_session,
 )
 from tests.live.security.speaking_mcp import hostile_server, mcp_session
+from tests.protocols.mcp.server_double import serving
 from tests.support.calling import call, caller
 from tests.support.ports import lasting_port
 from tests.support.processes import GatewayProcess, demo_server, gateway, until
 from tests.support.redis_server import RedisServer, running_redis
 from tests.support.toolserver import ToolServer, definition, tool_server
-from tests.unit.backends.mcp_facing import serving
 
 pytestmark = pytest.mark.anyio
 

@@ -9,10 +9,10 @@ from contextlib import AsyncExitStack
 import pytest
 
 from tests import plainhttp
+from tests.protocols.mcp.server_double import EVENTS, Talk, chunk, serving
 from tests.support.calling import call, caller, value
 from tests.support.processes import DEADLINE_S, GatewayProcess, gateway, settings, until
 from tests.support.toolserver import Exchange, echo, tool_server
-from tests.unit.backends.mcp_facing import EVENTS, Talk, chunk, serving
 
 pytestmark = pytest.mark.anyio
 

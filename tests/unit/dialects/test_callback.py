@@ -16,7 +16,7 @@ from gateway.protocols.common.listing import Summary
 from gateway.protocols.rap import messages as callback
 from gateway.protocols.rap import toolset as callback_toolset
 from gateway.protocols.rap.messages import FOREIGN, UNKNOWN, Callback, Refused, decode_callback
-from tests.unit.dialects.answers import offered
+from tests.unit.protocols.common.answers import offered
 from tests.wire import canonical
 
 ID, GROUP = "tg-01JD8Q2M", "grp-5f1e"

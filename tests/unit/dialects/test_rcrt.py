@@ -17,7 +17,7 @@ from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import Invocation, ToolFailure, ToolResult
 from gateway.protocols.rcrt import breadcrumbs as rcrt
 from gateway.protocols.rcrt.breadcrumbs import Crumb
-from tests.unit.dialects.answers import DEFINITION
+from tests.unit.protocols.common.answers import DEFINITION
 from tests.wire import ROOT, canonical
 
 TTL = "2025-11-10T10:00:00Z"
