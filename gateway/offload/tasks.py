@@ -106,7 +106,7 @@ def read_value(text: bytes, depth: bytes, select: bytes) -> tuple[bytes, ...]:
 
 
 def _without(value: Json, names: set[str], path: tuple[str | int, ...], values: list[bytes]) -> Json:
-    """A copy of the outer objects in which the members of those names are null; what they were is in `taken`."""
+    """A copy of the outer objects in which the members of those names are null; what they were is added to `values`."""
     if isinstance(value, list) and not path and len(value) <= FEW:
         return [_without(inner, names, (index,), values) for index, inner in enumerate(value)]
     if not isinstance(value, dict) or len(path) == WRAPPINGS:

@@ -36,7 +36,7 @@ CALENDAR_STEP_S = LONGEST_S + 86_400  # more than is ever left of a window, also
 
 
 def current(window: Window, now_s: int, latest: tuple[int, int] | None) -> tuple[int, int]:
-    """When the window that counts now begins and ends, in seconds since 1970; `known` is the one that counted last."""
+    """When the window that counts now begins and ends, in seconds since 1970; `latest` is the one that counted last."""
     began, ends = bounds(window, now_s // DAY_S)
     if latest is not None and began < latest[0] <= now_s + AHEAD_S:
         return latest

@@ -95,7 +95,7 @@ class OperationQueue(ABC):
 
 
 def packed_operations(batch: Sequence[Pending]) -> bytes:
-    """The last word of the command."""
+    """Packs the operations of a batch, which are the last word of the command."""
     return pack(encode([msgspec.Raw(operation) for operation, _, _ in batch]))
 
 

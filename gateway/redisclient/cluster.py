@@ -16,7 +16,7 @@ from gateway.redisclient.store import ChannelListener, ScriptOptions, Scripts
 
 
 class ClusterStore:
-    """Implements `store.Store`."""
+    """Implements `store.PartitionStore`."""
 
     publishing = "SPUBLISH"
 

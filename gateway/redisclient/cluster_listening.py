@@ -30,7 +30,7 @@ class ClusterListening:
         self._subscriptions: dict[RedisNode, Subscription] = {}
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Listens until it is cancelled."""
         self.nodes.on_change.append(self._note)
         try:
             while True:
@@ -74,7 +74,7 @@ class Subscription:
         self._is_stopped = False
 
     async def listen_to(self, numbers: set[int]) -> None:
-        """From now on, these partitions are here."""
+        """Sets the partitions of the node: subscribes to those that came, and forgets those that went."""
         added, gone = numbers - self._partitions, self._partitions - numbers
         self._partitions = numbers
         self._end(gone)
@@ -136,14 +136,14 @@ class Subscription:
             self._listener.on_unsubscribed(number)
 
     def stop(self) -> None:
-        """Has it end."""
+        """Reports its partitions as no longer listened to, and cancels the listening."""
         self._is_stopped = True
         self._end(set(self._subscribed))
         if self._task is not None:
             self._task.cancel()
 
     async def aclose(self) -> None:
-        """Ends it."""
+        """Stops, and waits until the listening has ended."""
         self.stop()
         if self._task is not None:
             await cancel([self._task])

@@ -93,7 +93,7 @@ class ScriptClient(OperationQueue):
 
 
 class ServerStore:
-    """Implements `store.Store`. It closes the client."""
+    """Implements `store.PartitionStore`. It closes the client."""
 
     publishing = "PUBLISH"
     prefixes: Sequence[str] = ("toolgate:",)

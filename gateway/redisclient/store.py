@@ -51,7 +51,7 @@ class Scripts(Protocol):
 
 
 class ChannelListener(Protocol):
-    """What `PartitionStore.listen` tells, each with the number of a partition."""
+    """Hears what `PartitionStore.listen` reports, each with the number of a partition."""
 
     def on_message(self, partition: int, channel: str, message: bytes) -> None:
         """A message came; `channel` is without the prefix of the partition."""

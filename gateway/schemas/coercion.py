@@ -24,7 +24,7 @@ IsValid = Callable[[Json], bool]
 
 
 class ExhaustedError(Exception):
-    """It takes longer than it may."""
+    """Coercing a value would take longer than it may."""
 
 
 class Coercion:

@@ -45,7 +45,7 @@ class Work(NamedTuple):
     looks: int  # keywords, names and alternatives that these compare with it
 
     def plus(self, other: Work) -> Work:
-        """Both one after the other."""
+        """The sum of both."""
         return Work(self.schemas + other.schemas, self.looks + other.looks)
 
 

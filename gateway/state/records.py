@@ -44,7 +44,7 @@ class Records:
         return _packed(self._sealer.seal(outcome, f"{key}/outcome".encode()))
 
     def begin(self, call: NewCall, capacity: Capacity | None) -> tuple[Any, ...]:
-        """The arguments of the operation `begin`. All calls of its principal may take what is free of the room."""
+        """The arguments of the operation `begin`. All calls of its principal may take what is free."""
         older = [(key, fingerprint, self.note(key, call.note)) for key, fingerprint in call.older]
         allowed = None if capacity is None else capacity.free_bytes
         joined = call.question if call.joins else None  # the question whose waiting call this one would join

@@ -36,7 +36,7 @@ NO_MEMORY = "Redis has no memory left (maxmemory)"
 
 
 class RedisState:
-    """Implements `port.State`, and `store.Listener`. It closes the store."""
+    """Implements `port.State`, and `store.ChannelListener`. It closes the store."""
 
     def __init__(
         self, store: PartitionStore, limits: StateLimits, sealer: Sealer, *, timing: Timing | None = None
@@ -48,7 +48,7 @@ class RedisState:
         self._timing = timing
         self._reports = Reports(store.place, self.partitions)
         self._reports.on_reached = lambda: self._in_background(self._warn())
-        self._on_news: Callable[[str], None] = lambda backend: None
+        self._on_tools_changed: Callable[[str], None] = lambda backend: None
         phase_s = random.uniform(0, timing.beat_s)  # noqa: S311 - replicas are not in step
         shared = self.replica, limits, Records(sealer), timing, self._reports, RecentEndings(limits.result_ttl_s)
         self._all = [Partition(store, number, *shared, phase_s=phase_s) for number in range(self.partitions)]
@@ -108,7 +108,7 @@ class RedisState:
         self._reports.on_changed = callback
 
     def on_tools_changed(self, callback: Callable[[str], None]) -> None:
-        self._on_news = callback
+        self._on_tools_changed = callback
 
     def on_lost(self, callback: Callable[[], None]) -> None:
         self._reports.on_lost = callback
@@ -189,7 +189,7 @@ class RedisState:
             return
         replica, _, backend = message.decode(errors="replace").partition(" ")
         if replica != self.replica:
-            self._on_news(backend)
+            self._on_tools_changed(backend)
 
     def on_subscribed(self, partition: int) -> None:
         self._all[partition].sync.note_listening()

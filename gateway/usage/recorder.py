@@ -50,7 +50,7 @@ class UsageRecorder:
         self._accounts = accounts
 
     def beside(self, count: CountCall) -> CountCall:
-        """A function that counts a call here and there."""
+        """Makes a function that counts a call by `count`, and here as well."""
 
         def both(backend: str, tool: str, outcome: str, tool_s: float, account: str) -> None:
             count(backend, tool, outcome, tool_s, account)
