@@ -124,7 +124,7 @@ class Gateway:
         )
         tokens = CallbackTokens(Digester(keys, "callbacks"))
         state = telemetry.state(self.state, is_shared=is_shared)
-        self._outcomes = OutcomeRecorder(state, self._responses.ended)
+        self._outcomes = OutcomeRecorder(state, self._responses.count_end)
         self.calls = Calls(
             state,
             Digester(keys, "calls"),
@@ -141,7 +141,7 @@ class Gateway:
             published=current.published,
             absent=absent_receivers(self.calls, self._checker),
             backlog=self._outcomes.backlog,
-            linked=telemetry.linked,
+            linked=telemetry.link,
         )
         self._sessions = Sealer(keys, "mcp sessions")
         self._consent_states = TimedSealer(Sealer(keys, "mcp consents"), pending_s + CLOCKS_DIFFER_S, time.time)
@@ -212,7 +212,7 @@ class Gateway:
             listeners=self._listeners,
             digits=self._digits,
             strict=config.errors.strict,
-            continues=self._telemetry.continued,
+            continues=self._telemetry.continue_trace,
             step=self._telemetry.step,
         )
         scopes = frozenset(frozenset(route.scopes) for route in config.routes if not route.deny)

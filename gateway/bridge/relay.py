@@ -191,7 +191,8 @@ class RequestRelay:
             try:
                 message = _read(line)
             except (msgspec.DecodeError, UnicodeDecodeError):
-                line = jsontext.mended(line)  # what a tool that has run returns is not lost for half a character
+                # What a tool that has run returns is not lost for half a character.
+                line = jsontext.without_halves(line)
                 message = _read(line)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._strays.write({"bytes": len(line)})

@@ -53,7 +53,7 @@ class Executor:
     def tasks(self) -> set[asyncio.Task[None]]:
         """The tasks of calls that are not answered yet."""
         executions = self._executions.values()
-        return {each.task for each in executions if each.task is not None and not each.answered}
+        return {execution.task for execution in executions if execution.task is not None and not execution.answered}
 
     def stop_all(self) -> None:
         """Ends all calls that run here."""
@@ -64,7 +64,7 @@ class Executor:
         """Lets running calls finish for a moment, then ends them and all work in the background."""
         if running := self.tasks():
             await asyncio.wait(running, timeout=FINISH_S)
-        late = [each.task for each in self._executions.values() if each.task is not None]
+        late = [execution.task for execution in self._executions.values() if execution.task is not None]
         self.stop_all()
         for task in self._background:
             task.cancel()
@@ -195,9 +195,9 @@ class Executor:
             if isinstance(status, ToolResult) and status in (CANCELLED, WITHDRAWN):
                 self._stop(execution.key, status)
             elif is_answered(record):
-                self.answered(execution.key)
+                self.note_answer(execution.key)
 
-    def answered(self, key: str) -> None:
+    def note_answer(self, key: str) -> None:
         """Ends the waiting for a call that is answered; its acknowledgement is awaited for a moment all the same."""
         execution = self._executions.get(key)
         if execution is not None:

@@ -185,8 +185,8 @@ class OutcomeRecorder:
             return False
         metadata = metadata_of(record)
         # The user may have agreed to this challenge already.
-        asked = metadata.asked if challenge == metadata.challenge else (time.time(), False)
-        return await self._ask(key, replace(metadata, challenge=challenge, asked=asked))
+        consent_state = metadata.consent_state if challenge == metadata.challenge else (time.time(), False)
+        return await self._ask(key, replace(metadata, challenge=challenge, consent_state=consent_state))
 
     async def consent(self, key: str, challenge: JsonObject) -> None:
         """Notes that the user has agreed to open the URL of a challenge, if the call still waits for that.
@@ -198,11 +198,11 @@ class OutcomeRecorder:
             return
         metadata = metadata_of(record)
         if metadata.challenge == challenge:
-            await self._ask(key, replace(metadata, asked=(time.time(), True)))
+            await self._ask(key, replace(metadata, consent_state=(time.time(), True)))
 
-    async def _ask(self, key: str, asking: CallMetadata) -> bool:
+    async def _ask(self, key: str, metadata_with_consent: CallMetadata) -> bool:
         """Makes a call wait for its user, with this metadata."""
-        metadata = pack_metadata(asking)
+        metadata = pack_metadata(metadata_with_consent)
         if len(metadata) > MAX_NOTE_BYTES:
             return await self.settle(key, CHALLENGE_TOO_LARGE, can_wait=False)
         return await self._state.advance(key, NOT_OVER, CallState.AWAITING_USER, note=metadata)

@@ -36,7 +36,7 @@ class Preference(Struct, frozen=True, kw_only=True):
 NO_PREFERENCE = Preference()
 
 
-def preferred(header: bytes | None, options: CallOptions) -> Preference:
+def preference_of(header: bytes | None, options: CallOptions) -> Preference:
     """What a caller prefers by `Prefer`, and by the request itself, which counts for how long it waits."""
     preference = NO_PREFERENCE if header is None else read_preference(header)
     return preference if options.wait_s is None else replace(preference, wait_s=min(options.wait_s, MAX_WAIT_S))
@@ -44,12 +44,12 @@ def preferred(header: bytes | None, options: CallOptions) -> Preference:
 
 def read_preference(header: bytes) -> Preference:
     """Reads `Prefer`: the first of each name counts, invalid values are ignored (RFC 7240, section 2)."""
-    found: dict[bytes, bytes] = {}
+    preferences: dict[bytes, bytes] = {}
     for item in ITEM.findall(header):
         name, _, value = item.partition(b";")[0].partition(b"=")
-        found.setdefault(name.strip().lower(), value.strip().strip(b'"'))
-    wait = found.get(b"wait", b"")
+        preferences.setdefault(name.strip().lower(), value.strip().strip(b'"'))
+    wait = preferences.get(b"wait", b"")
     return Preference(
         wait_s=min(float(wait), MAX_WAIT_S) if wait.isdigit() else None,
-        respond_async=b"respond-async" in found,
+        respond_async=b"respond-async" in preferences,
     )

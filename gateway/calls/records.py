@@ -51,7 +51,7 @@ class CallMetadata(Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     user: str = ""
     deferred: DeferredCall | None = None  # of calls of deferred backends
     begun_s: float = 0.0
-    asked: tuple[float, bool] | None = None
+    consent_state: tuple[float, bool] | None = None
     account: str = ""
     trace: str = ""
 

@@ -104,33 +104,35 @@ class Calls:
             if begins_anew:
                 new = replace(new, rejoins=False)
             try:
-                begun: BeginResult | None = await self._state.begin(new)
+                begin_result: BeginResult | None = await self._state.begin(new)
             except StateUnavailable:
-                begun = None
-            if isinstance(begun, Created):
+                begin_result = None
+            if isinstance(begin_result, Created):
                 break
-            if request.request_key is not None and isinstance(begun, Conflict):  # its caller counts from 0 again
+            if request.request_key is not None and isinstance(begin_result, Conflict):  # its caller counts from 0 again
                 request = replace(request, options=replace(request.options, request_key=None))
-            elif isinstance(begun, Exists) and new.rejoins and _is_to_be_repeated(begun.record):
+            elif isinstance(begin_result, Exists) and new.rejoins and _is_to_be_repeated(begin_result.record):
                 begins_anew = True
-            elif isinstance(begun, Exists):
-                joined = await self._join(begun.record, new, metadata, started_at + request.patience_s)
+            elif isinstance(begin_result, Exists):
+                joined = await self._join(begin_result.record, new, metadata, started_at + request.patience_s)
                 if joined is not None:  # else it was taken back by the replica that began it, and may begin again
                     return joined
-            elif _needs_no_record(request, begun):
+            elif _needs_no_record(request, begin_result):
                 return await self._run_unrecorded(new, metadata, request)
             else:
-                return view_of(new.key, metadata, new.backend, unavailable() if begun is None else refusal_of(begun))
+                return view_of(
+                    new.key, metadata, new.backend, unavailable() if begin_result is None else refusal_of(begin_result)
+                )
         key, server_request = new.key, request.server_request
-        if begun.inherited is not None:  # left behind by a replica that died
-            key, metadata = begun.inherited.key, metadata_of(begun.inherited)
+        if begin_result.inherited is not None:  # left behind by a replica that died
+            key, metadata = begin_result.inherited.key, metadata_of(begin_result.inherited)
         backend, ends_with_caller = new.backend, request.ends_with_caller
         rejoins = request.request_key is not None
         try:
             ending: CallStatus = await self._executor.execute(key, metadata, request, started_at)
             if ending is None:
                 left_s = self._executor.seconds_until(started_at + request.patience_s)
-                del request, new, begun  # thousands may wait here, for minutes: without their input
+                del request, new, begin_result  # thousands may wait here, for minutes: without their input
                 ending = await self._outcomes.wait(key, left_s)
         except asyncio.CancelledError:
             if ends_with_caller:
@@ -139,7 +141,7 @@ class Calls:
         view = view_of(key, metadata, backend, ending, joined=False)
         if rejoins and server_request is not None and server_request.disconnected:
             return view  # its caller may come again for the result
-        return self._answered(view, is_repeatable=rejoins)
+        return self._drop_delivered(view, is_repeatable=rejoins)
 
     async def _run_unrecorded(self, new: NewCall, metadata: CallMetadata, request: CallRequest) -> CallView:
         """Runs a call that cannot be remembered now and need not be: its caller gave it no id."""
@@ -171,9 +173,9 @@ class Calls:
             status = CANCELLED  # before this request came, which wants an answer
         if status is NOT_FOUND:
             return None
-        return self._answered(view_of(record.key, metadata, new.backend, status))
+        return self._drop_delivered(view_of(record.key, metadata, new.backend, status))
 
-    def _answered(self, view: CallView, *, is_repeatable: bool = False) -> CallView:
+    def _drop_delivered(self, view: CallView, *, is_repeatable: bool = False) -> CallView:
         """Drops the result of a call that its caller has waited for, if it cannot be asked for again.
 
         `is_repeatable`: its request may come again, for which a small result is kept for some minutes.
@@ -217,7 +219,7 @@ class Calls:
         key = call_id.removeprefix(PREFIX)
         has_ended = await self._outcomes.settle(key, result)
         if has_ended:
-            self._executor.answered(key)
+            self._executor.note_answer(key)
         return has_ended
 
     async def has_ended_with(self, call_id: str, result: ToolResult) -> bool:
@@ -242,7 +244,7 @@ class Calls:
         key = call_id.removeprefix(PREFIX)
         waits = await self._outcomes.challenge(key, challenge)
         if waits:
-            self._executor.answered(key)
+            self._executor.note_answer(key)
         return waits
 
 
@@ -254,7 +256,9 @@ def _is_to_be_repeated(record: Record) -> bool:
     return isinstance(status, GatewayError)
 
 
-def _needs_no_record(request: CallRequest, begun: BeginResult | None) -> bool:
-    """Whether a call runs although there is no state (`begun` None) or no room to remember it: its caller waits."""
+def _needs_no_record(request: CallRequest, begin_result: BeginResult | None) -> bool:
+    """Whether a call runs although there is no state (None) or no room to remember it: its caller waits."""
     is_asked_for_later = request.call.call_id is not None or request.preference.respond_async
-    return not (is_asked_for_later or request.tool.backend.deferred) and (begun is None or isinstance(begun, Full))
+    return not (is_asked_for_later or request.tool.backend.deferred) and (
+        begin_result is None or isinstance(begin_result, Full)
+    )

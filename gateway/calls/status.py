@@ -172,9 +172,9 @@ def view_of_record(record: Record) -> CallView:
     )
 
 
-def refusal_of(begun: Conflict | Expired | Full) -> GatewayError:
+def refusal_of(begin_result: Conflict | Expired | Full) -> GatewayError:
     """Why a call may not begin."""
-    match begun:
+    match begin_result:
         case Conflict():
             return GatewayError(ErrorCode.CALL_CONFLICT, "This call_id was used for a different call.")
         case Expired():

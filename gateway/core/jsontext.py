@@ -77,13 +77,13 @@ def decode_halves(text: bytes, max_depth: int = MAX_DEPTH) -> Json:
     try:
         return decode(text, max_depth)
     except JsonError:
-        whole = mended(text)
+        whole = without_halves(text)
         if whole is text:
             raise
     return decode(whole, max_depth)
 
 
-def mended(text: bytes) -> bytes:
+def without_halves(text: bytes) -> bytes:
     """The text with U+FFFD in place of each half of a surrogate pair; the same one if there is none."""
     if b"\0" in text or not may_have_halves(text):  # the first is no JSON
         return text
@@ -132,11 +132,11 @@ def holds_many(value: Json) -> bool:
     return left_ns < 0 or (has_long and values > FEW)
 
 
-def _reason(said: str, text: bytes) -> str:
+def _reason(library_message: str, text: bytes) -> str:
     """What is wrong, in words that are true: the library calls half a surrogate pair an early end."""
-    if said == "Input data was truncated" and HALF_A_PAIR.search(text):
+    if library_message == "Input data was truncated" and HALF_A_PAIR.search(text):
         return "it ends too early, or holds half a surrogate pair"
-    return said.removeprefix("JSON is malformed: ")
+    return library_message.removeprefix("JSON is malformed: ")
 
 
 def _brackets(text: bytes, most: int) -> int:

@@ -95,22 +95,22 @@ def identify(digits: Iterator[bytes], headers: Mapping[bytes, bytes], new_flags:
     Where both are made, the request id is the trace id, so that either leads to the other. `new_flags` are those of a
     trace that begins here.
     """
-    made, request_id, parent = next(digits), headers.get(REQUEST_ID), headers.get(TRACEPARENT)
+    new_digits, request_id, parent = next(digits), headers.get(REQUEST_ID), headers.get(TRACEPARENT)
     if request_id is None or _request_id(request_id) is None:
-        request_id = made[:32]
-    known = None if parent is None else parent_of(parent)
-    if known is None:  # as of nearly every agent: the trace begins here
-        ours = b"00-%b-%b%b" % (made[:32], made[32:], new_flags)
+        request_id = new_digits[:32]
+    context = None if parent is None else parent_of(parent)
+    if context is None:  # as of nearly every agent: the trace begins here
+        ours = b"00-%b-%b%b" % (new_digits[:32], new_digits[32:], new_flags)
         return Trace(request_id, ((REQUEST_ID, request_id), (TRACEPARENT, ours)))
-    return Trace(request_id, sent_on(request_id, known, made[32:], headers.get(TRACESTATE)))
+    return Trace(request_id, sent_on(request_id, context, new_digits[32:], headers.get(TRACESTATE)))
 
 
-def continued(trace: Trace, parent: bytes, state: bytes | None) -> Trace:
+def continue_trace(trace: Trace, parent: bytes, state: bytes | None) -> Trace:
     """The trace of a request that names its parent elsewhere than in its headers; as it was if that is none."""
-    known = parent_of(parent)
-    if known is None:
+    context = parent_of(parent)
+    if context is None:
         return trace
-    return Trace(trace.request_id, sent_on(trace.request_id, known, trace.sent[1][1][36:52], state))
+    return Trace(trace.request_id, sent_on(trace.request_id, context, trace.sent[1][1][36:52], state))
 
 
 def sent_on(request_id: bytes, parent: Parent, span: bytes, state: bytes | None) -> Headers:
@@ -126,10 +126,10 @@ def parent_of(sent: bytes) -> Parent | None:
 
     A later version may add fields at the end, and is sent on as ours (3.2.4, Versioning).
     """
-    found = _traceparent(sent)
-    if found is None:
+    match = _traceparent(sent)
+    if match is None:
         return None
-    version, trace, span, flags, more = found.groups()
+    version, trace, span, flags, more = match.groups()
     if (more is not None if version == b"00" else version == b"ff") or trace == NO_TRACE or span == NO_SPAN:
         return None
     return Parent(trace, span, int(flags, 16) & KNOWN_FLAGS)

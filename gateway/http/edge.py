@@ -38,7 +38,7 @@ from gateway.http.routes import (
 )
 from gateway.http.streaming import LateStream, LateTimer, as_accepted
 from gateway.pipeline.request import Request, read_repeats
-from gateway.pipeline.responses import cancelled, refusal
+from gateway.pipeline.responses import cancelled_reply, refusal
 
 STRICT = frozenset({401, 403, 413, 415, 429})
 BODILESS = (204, 304)
@@ -179,7 +179,7 @@ class Edge:
                 except CancelledError:
                     if not request.is_cancelled:
                         raise
-                    reply = cancelled(request)
+                    reply = cancelled_reply(request)
             if late is not None:
                 if isinstance(reply, StreamReply):
                     status = reply.status

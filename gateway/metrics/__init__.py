@@ -9,7 +9,7 @@ from gateway.metrics import families
 from gateway.metrics.exposition import CONTENT_TYPE, Scraper
 from gateway.metrics.families import GaugeSample
 from gateway.metrics.recording import LabelValues, Metrics
-from gateway.metrics.store import Counted, merged
+from gateway.metrics.store import Counted, merge_samples
 
 __all__ = [
     "CONTENT_TYPE",
@@ -19,5 +19,5 @@ __all__ = [
     "Metrics",
     "Scraper",
     "families",
-    "merged",
+    "merge_samples",
 ]

@@ -68,8 +68,8 @@ class _Collector(Collector):
 
     def __init__(self, series: Iterable[Series]) -> None:
         self._found: dict[str, list[Series]] = {name: [] for name in FAMILIES}
-        for each in series:
-            self._found[each.family.name].append(each)
+        for child in series:
+            self._found[child.family.name].append(child)
 
     def collect(self) -> Iterator[Metric]:
         for name, family in FAMILIES.items():

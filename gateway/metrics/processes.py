@@ -32,7 +32,7 @@ def figures(processes: Mapping[str, int]) -> Iterator[Series]:
 
 def _figures_of(name: str, folder: Path) -> list[Series]:
     fields = (folder / "stat").read_text("ascii", "replace").rpartition(")")[2].split()
-    found = {
+    values = {
         PROCESS_CPU: (int(fields[USER]) + int(fields[SYSTEM])) / TICKS_PER_S,
         PROCESS_START: _booted_at() + int(fields[STARTED]) / TICKS_PER_S,
         VIRTUAL: float(fields[VIRTUAL_BYTES]),
@@ -40,8 +40,8 @@ def _figures_of(name: str, folder: Path) -> list[Series]:
         OPEN_FDS: float(len(os.listdir(folder / "fd"))),
     }
     if (limit := OPEN_FILES.search((folder / "limits").read_text())) is not None:  # it may be "unlimited"
-        found[MAX_FDS] = float(limit[1])
-    return [Series(family, (name,), (value,)) for family, value in found.items()]
+        values[MAX_FDS] = float(limit[1])
+    return [Series(family, (name,), (value,)) for family, value in values.items()]
 
 
 def _booted_at() -> float:

@@ -236,9 +236,9 @@ class Metrics:
         reloads = Series(LAST_RELOAD, (), (float(self.is_current),)), Series(LAST_RELOAD_TIME, (), (self.read_at,))
         return [*self.store.read(), *gauges, *reloads]
 
-    def add(self, taken: Iterable[Counted]) -> None:
+    def add(self, counts: Iterable[Counted]) -> None:
         """Adds what another process has counted (see `Store`)."""
-        self.store.add(taken, self._max_tools)
+        self.store.add(counts, self._max_tools)
 
     def _add(self, family: Family, *labels: str) -> None:
         self.store.row(family, labels)[0] += 1.0
@@ -252,12 +252,15 @@ class Metrics:
     def _bind_request(
         self, dialect: str | None, operation: str, status: int, account: str
     ) -> tuple[Row, Row, Row, Row]:
-        spoken = NONE if dialect is None else _of(dialect, self._values.dialects)
-        done = _of(operation, OPERATIONS)
+        dialect_label = NONE if dialect is None else _of(dialect, self._values.dialects)
+        operation_label = _of(operation, OPERATIONS)
         label = STATUSES.get(status) or f"{min(max(status // 100, 1), 5)}xx"
-        counted = self.store.row(REQUESTS, (spoken, done, label)), self.store.row(REQUEST_DURATION, (spoken, done))
+        counted = (
+            self.store.row(REQUESTS, (dialect_label, operation_label, label)),
+            self.store.row(REQUEST_DURATION, (dialect_label, operation_label)),
+        )
         rows = *counted, *self._account_bytes(account)
-        if spoken != OTHER and done != OTHER and status in STATUSES and self._is_known(account):
+        if dialect_label != OTHER and operation_label != OTHER and status in STATUSES and self._is_known(account):
             _remember(self._requests, (dialect, operation, status, account), rows)
         return rows
 
@@ -269,12 +272,12 @@ class Metrics:
 
     def _bind_call(self, tool: str, backend: str, outcome: str, account: str) -> tuple[Row, Row, Row]:
         label = _of(outcome, OUTCOMES)
-        known = self._backend(backend)
+        backend_label = self._backend(backend)
         protocol = self._values.protocols.get(backend, OTHER)
         has_label = backend in self._values.protocols and self.store.has_label(tool, backend, self._max_tools)
-        counted = self.store.row(TOOL_CALLS, (known, protocol, tool if has_label else OTHER, label))
+        counted = self.store.row(TOOL_CALLS, (backend_label, protocol, tool if has_label else OTHER, label))
         of_account = self.store.row(ACCOUNT_CALLS, (self._account(account), label))
-        rows = counted, self.store.row(TOOL_DURATION, (known, protocol)), of_account
+        rows = counted, self.store.row(TOOL_DURATION, (backend_label, protocol)), of_account
         if has_label and label == outcome and self._is_known(account):  # there may be any number of the others
             _remember(self._calls, (tool, backend, outcome, account), rows)
         return rows
@@ -289,5 +292,5 @@ def _remember(bound: dict[Key, Rows], key: Key, rows: Rows) -> None:
     bound[key] = rows
 
 
-def _of(word: str, known: Collection[str]) -> str:
-    return str(word) if word in known else OTHER
+def _of(word: str, allowed: Collection[str]) -> str:
+    return str(word) if word in allowed else OTHER

@@ -51,19 +51,19 @@ class Store:
 
     def take(self, most: int) -> list[Counted]:
         """Empties up to `most` rows, and returns what was in them; empty rows are returned once, to be shown as 0."""
-        taken: list[Counted] = []
+        counts: list[Counted] = []
         for (family, labels), row in self._rows.items():
-            if len(taken) == most:
+            if len(counts) == most:
                 break
             if any(row) or (family, labels) not in self._reported:
                 self._reported.add((family, labels))
-                taken.append((family.name, labels, row.copy()))
+                counts.append((family.name, labels, row.copy()))
                 row[:] = [0.0] * family.width
-        return taken
+        return counts
 
-    def add(self, taken: Iterable[Counted], max_tools: int) -> None:
+    def add(self, counts: Iterable[Counted], max_tools: int) -> None:
         """Adds what another process has counted; of the tools of all processes, `max_tools` have a label."""
-        for name, labels, values in taken:
+        for name, labels, values in counts:
             family = FAMILIES.get(name)
             if family is None or (len(labels), len(values)) != (len(family.labels), family.width):
                 continue  # another version of the gateway, which was installed since this process began
@@ -80,10 +80,10 @@ class Store:
         return backend, protocol, OTHER, outcome
 
 
-def merged(samples: Iterable[GaugeSample]) -> list[GaugeSample]:
+def merge_samples(samples: Iterable[GaugeSample]) -> list[GaugeSample]:
     """One sample of each gauge, of those of several processes."""
-    found: dict[Key, float] = {}
+    values: dict[Key, float] = {}
     for family, labels, value in samples:
-        before = found.get((family, labels))
-        found[family, labels] = value if before is None else MERGES[family.merge](before, value)
-    return [GaugeSample(family, labels, value) for (family, labels), value in found.items()]
+        before = values.get((family, labels))
+        values[family, labels] = value if before is None else MERGES[family.merge](before, value)
+    return [GaugeSample(family, labels, value) for (family, labels), value in values.items()]

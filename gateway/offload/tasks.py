@@ -90,7 +90,7 @@ def _read_document(text: bytes, depth: bytes, members: Parts, most_escapes: int)
 
 def read_answer(text: bytes, depth: bytes, *members: bytes) -> tuple[bytes, ...]:
     """As `read_document`, of what a tool that has run has answered (`jsontext.decode_answer`)."""
-    return _read_document(jsontext.mended(text), depth, members, MAX_ESCAPES_OF_ANSWERS)
+    return _read_document(jsontext.without_halves(text), depth, members, MAX_ESCAPES_OF_ANSWERS)
 
 
 def read_value(text: bytes, depth: bytes, select: bytes) -> tuple[bytes, ...]:
@@ -99,7 +99,7 @@ def read_value(text: bytes, depth: bytes, select: bytes) -> tuple[bytes, ...]:
     Returns `(b"", value)`, or `(reason,)` if the text is not JSON or the expression does not fit it.
     """
     try:
-        value = jsontext.decode(jsontext.mended(text), int(depth))
+        value = jsontext.decode(jsontext.without_halves(text), int(depth))
         return b"", jsontext.encode(compiled(select.decode())(value) if select else value)
     except (jsontext.JsonError, SelectionError) as exc:
         return (str(exc).encode(),)

@@ -59,11 +59,11 @@ class Checks:
         sent: Arguments | None = arguments
         if check is InputCheck.COERCE:
             sent = tool.schema.coerced_now(arguments, size)
-        found = None if sent is None else tool.schema.findings_now(sent, size)
-        if sent is None or found is None:
+        findings = None if sent is None else tool.schema.findings_now(sent, size)
+        if sent is None or findings is None:
             sent, wrong = await self._validated_apart(tool, arguments, principal)
         else:
-            wrong = by_parameter(found)
+            wrong = by_parameter(findings)
         if wrong:
             raise GatewayError(ErrorCode.INVALID_ARGUMENTS, "Some input parameters are invalid.", parameters=wrong)
         return sent
@@ -95,7 +95,7 @@ class Checks:
             return "the process that checks large values has no time"
 
 
-def checked(result: ToolResult, tool: PublishedTool) -> ToolResult | None:
+def check_result(result: ToolResult, tool: PublishedTool) -> ToolResult | None:
     """The result of a tool with `checks_output`, unless its value breaks the output schema and the route minds.
 
     None where finding out could hold up the event loop: `Checks.result` decides.
@@ -104,10 +104,10 @@ def checked(result: ToolResult, tool: PublishedTool) -> ToolResult | None:
         return result
     if tool.output.accepts(result.value, result.value_bytes):
         return _as_promised(result) if tool.promises else result
-    found = tool.output_findings(result.value, result.value_bytes)
-    if found is None:
+    findings = tool.output_findings(result.value, result.value_bytes)
+    if findings is None:
         return None
-    return _enforced(result, tool, found[0].sentence if found else None)
+    return _enforced(result, tool, findings[0].sentence if findings else None)
 
 
 def _enforced(result: ToolResult, tool: PublishedTool, violation: str | None) -> ToolResult:

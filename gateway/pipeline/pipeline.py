@@ -11,19 +11,16 @@ import logging
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Mapping
 from time import monotonic
-from typing import Protocol
 
 from msgspec.structs import replace
 
 from gateway.calls.execution import CallRequest, with_preferred_timeout
-from gateway.calls.preference import NO_PREFERENCE, Preference, preferred
+from gateway.calls.preference import NO_PREFERENCE, Preference, preference_of
 from gateway.calls.registry import Calls
 from gateway.calls.status import BROKEN, PREFIX, WITHDRAWN, CallView
-from gateway.catalogue.listing import Lists
 from gateway.catalogue.published import PublishedTool
 from gateway.catalogue.requirements import check_requirements, for_user, granted
-from gateway.catalogue.routing import Router
-from gateway.core.errors import RETRY_AFTER_S, ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
+from gateway.core.errors import ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
 from gateway.core.jsontext import ALWAYS_HERE_BYTES, is_wide
 from gateway.core.model import Arguments, CallContext, Invocation, Json, ToolCall, user_of
 from gateway.core.ports import Authenticator, Authorizer, Caller, Limiter, Operation, SyncBackend
@@ -31,40 +28,23 @@ from gateway.core.surfaces import (
     NO_OPTIONS,
     CallOptions,
     Handover,
-    Immediate,
     Opened,
-    OpenedBatch,
     OpenedCall,
-    OpenedList,
-    OpenedListen,
-    OpenedOverview,
     RefusedOpening,
 )
-from gateway.core.tracing import TRACEPARENT, Step, Trace, continued, unrecorded
-from gateway.core.wire import Body, StreamReply, WireReply
-from gateway.pipeline.batches import answer_batch
+from gateway.core.tracing import TRACEPARENT, Step, Trace, continue_trace, unrecorded
+from gateway.core.wire import Body, WireReply
 from gateway.pipeline.challenges import Consents
-from gateway.pipeline.checks import Checks, checked
-from gateway.pipeline.followups import answer_follow_up, found
+from gateway.pipeline.checks import Checks, check_result
 from gateway.pipeline.listeners import Listeners
-from gateway.pipeline.request import Request, forwarded, read_document
+from gateway.pipeline.other_requests import Catalogue, OtherRequests, require_call
+from gateway.pipeline.request import Request, forwarded_headers, read_document
 from gateway.pipeline.responses import CALL_ID, ResponseBuilder, refusal, with_headers
 
 log = logging.getLogger("gateway.pipeline")
 
 NO_URLS: Mapping[str, str] = {}
 PREFERENCE_APPLIED = b"preference-applied"
-STARTING = "The gateway is starting and does not know all tools yet."
-
-
-class Catalogue(Protocol):
-    """The snapshot of all published tools. `ready`: each backend has listed its tools once, or has had its time."""
-
-    @property
-    def router(self) -> Router: ...
-
-    @property
-    def ready(self) -> bool: ...
 
 
 class Pipeline:
@@ -90,7 +70,7 @@ class Pipeline:
         listeners: Listeners,
         digits: Iterator[bytes],
         strict: bool,
-        continues: Callable[[Trace, bytes, bytes | None], Trace] = continued,
+        continues: Callable[[Trace, bytes, bytes | None], Trace] = continue_trace,
         step: Step = unrecorded,
     ) -> None:
         self._identify_now = step("authenticate", authenticator.identify)
@@ -104,11 +84,10 @@ class Pipeline:
         self._responses = responses
         self._checks = checks
         self._consents = consents
-        self._listeners = listeners
         self._digits = digits
         self._strict = strict
         self._continues = continues
-        self._lists = Lists()
+        self._others = OtherRequests(catalogue, listeners, calls.stored_calls, responses)
 
     async def answer(  # noqa: C901 - flat, because every call takes this way
         self, request: Request, arriving: Body
@@ -140,7 +119,7 @@ class Pipeline:
             request.extra += () if is_spent else await spend(request.operation, principal, ip, target)
             if tool is None or not isinstance(opened, OpenedCall):
                 request.extra += self._limiter.admit_as(request.operation, ip, came_as)
-                return await self._answer_other(opened, caller, request)
+                return await self._others.answer(opened, caller, request, self.answer)
             call = opened.call if caller.user_id is None else for_user(opened.call, caller.user_id)
             arguments = call.arguments
             if not self._accepts(tool, arguments, size):
@@ -154,7 +133,7 @@ class Pipeline:
             invocation = self._invocation(tool, call, arguments, caller, request)
             prefer, options = request.head.headers.get(b"prefer"), opened.options
             is_plain = prefer is None and options is NO_OPTIONS
-            preference = NO_PREFERENCE if is_plain else preferred(prefer, options)
+            preference = NO_PREFERENCE if is_plain else preference_of(prefer, options)
             invocation = replace(invocation, report=request.report) if options.reports else invocation
             is_kept = call.call_id is not None or preference.respond_async or options.keeps(tool.route.timeout_s)
             if not (is_kept or tool.backend.deferred):
@@ -211,7 +190,7 @@ class Pipeline:
             return refusal(exc, request)
 
     async def _answer_with_view(self, view: CallView | None, request: Request, *, accepted: bool) -> WireReply:
-        return await self._responses.kept(found(view), request, accepted=accepted)
+        return await self._responses.call_reply(require_call(view), request, accepted=accepted)
 
     async def _identify_and_spend(self, operation: Operation, request: Request) -> Caller:
         """The caller of a request for no tool. Raises RATE_LIMITED, UNAUTHENTICATED, BACKEND_UNAVAILABLE."""
@@ -257,26 +236,6 @@ class Pipeline:
         if options.trace is not None and TRACEPARENT not in request.head.headers:
             request.trace = self._continues(request.trace, *options.trace)
 
-    async def _answer_other(self, opened: Opened, caller: Caller, request: Request) -> WireReply:
-        """Answers a request that is not a call. Raises NOT_READY, RATE_LIMITED, or that a call is lost."""
-        if isinstance(opened, OpenedList):
-            if not self._catalogue.ready:  # the caller would take an incomplete list for complete
-                raise GatewayError(ErrorCode.NOT_READY, STARTING, retry_after_s=RETRY_AFTER_S)
-            router = self._catalogue.router
-            return await self._lists.answer(router, caller, opened.encoder, request.head, opened.selection)
-        if isinstance(opened, OpenedOverview):
-            toolkits = self._catalogue.router.toolkits_for(caller)
-            return opened.answer({toolkit.name: toolkit.description for toolkit in toolkits})
-        if isinstance(opened, OpenedListen):
-            events = self._listeners.open(caller, request.ip, opened)
-            return StreamReply(status=200, headers=opened.encoder.headers, events=events)
-        if isinstance(opened, OpenedBatch):
-            return await answer_batch(opened, request, self.answer)
-        if isinstance(opened, Immediate):
-            return opened.reply
-        assert not isinstance(opened, OpenedCall | RefusedOpening)  # `answer` and `_open` deal with these
-        return await answer_follow_up(opened, caller, request, self._calls.stored_calls, self._responses)
-
     def _invocation(
         self, tool: PublishedTool, call: ToolCall, arguments: Arguments, caller: Caller, request: Request
     ) -> Invocation:
@@ -284,7 +243,7 @@ class Pipeline:
         context, route, headers, call_id = call.context, tool.route, request.trace.sent, ""
         urls, user = NO_URLS, ""
         if route.forward_headers:
-            headers = (*forwarded(request.head, route.forward_headers), *headers)
+            headers = (*forwarded_headers(request.head, route.forward_headers), *headers)
         if call.call_id is None:  # else the call is kept, and the registry of calls makes its id
             call_id = PREFIX + next(self._digits)[:32].decode()
         if context.user_id is not None or context.tokens or context.secrets:
@@ -342,7 +301,7 @@ class Pipeline:
             finally:
                 request.tool_s = monotonic() - started_at
             if tool.checks_output:
-                result = checked(result, tool) or await self._checks.result(result, tool, request.caller.principal)
+                result = check_result(result, tool) or await self._checks.result(result, tool, request.caller.principal)
             if result.failure is None:
                 request.outcome = "ok"
             else:
@@ -402,9 +361,9 @@ class Pipeline:
             return WireReply(status=202)  # without an answer, which it is not to have
         accepted = preference.respond_async and view.status is None
         if handover is not None and view.status is None:
-            reply = await self._responses.status(view, request, handover.encoder)
+            reply = await self._responses.status_reply(view, request, handover.encoder)
         else:
-            reply = await self._responses.kept(view, request, accepted=accepted)
+            reply = await self._responses.call_reply(view, request, accepted=accepted)
         if preference is NO_PREFERENCE:
             return reply
         applied = preference.applied(accepted=accepted, at_most_s=timeout_s)

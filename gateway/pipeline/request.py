@@ -102,7 +102,7 @@ def read_document(body: bytes, *, is_needed: bool) -> Json:
         return None
 
 
-def forwarded(head: Head, allowed: tuple[bytes, ...]) -> Headers:
+def forwarded_headers(head: Head, allowed: tuple[bytes, ...]) -> Headers:
     """The caller's headers that a route passes on; one that is repeated, line by line (RFC 9110, section 5.3).
 
     What `Connection` names is for this connection and goes no further (section 7.6.1).

@@ -17,7 +17,7 @@ from gateway.core.errors import ErrorCode, FixedError, GatewayError
 from gateway.core.model import Json, ToolResult
 from gateway.core.wire import WireReply
 from gateway.pipeline.challenges import Challenges
-from gateway.pipeline.checks import BROKEN_VALUE, Checks, checked
+from gateway.pipeline.checks import BROKEN_VALUE, Checks, check_result
 from gateway.pipeline.request import Request
 from gateway.state.port import StateLimits
 
@@ -59,43 +59,43 @@ class ResponseBuilder:
         self._result_ttl_s = result_ttl_s
         self._counting: set[asyncio.Future[None]] = set()  # runs whose values are checked in another process
 
-    async def kept(self, kept: CallView, request: Request, *, accepted: bool) -> WireReply:
+    async def call_reply(self, view: CallView, request: Request, *, accepted: bool) -> WireReply:
         """Encodes the status of a kept call; `accepted`: the caller did not wait for its end.
 
         `request.extra` gets the headers that say where to find the call later.
         """
-        if (origin := kept.metadata.trace) and origin != request.trace.stored:
+        if (origin := view.metadata.trace) and origin != request.trace.stored:
             request.trace.link(origin)
         encoder = request.encoder
         if encoder is None:  # a look is answered in the dialect of the call itself
-            encoder = request.encoder = self._encoders[kept.metadata.dialect, kept.metadata.wire_version]
+            encoder = request.encoder = self._encoders[view.metadata.dialect, view.metadata.wire_version]
         encode = encoder.encode_accepted if accepted else encoder.encode_result
-        status = kept.status
+        status = view.status
         if type(status) is ToolResult:  # a `match` costs more than most of what is done here
             result, tool = status, request.tool
-            if kept.joined and (tool is None or tool.id != kept.metadata.tool):  # the version that ran counts
-                tool = self._published(kept.metadata.tool)
+            if view.joined and (tool is None or tool.id != view.metadata.tool):  # the version that ran counts
+                tool = self._published(view.metadata.tool)
             if tool is not None and tool.checks_output:
-                result = checked(result, tool) or await self._checks.result(result, tool, request.caller.principal)
+                result = check_result(result, tool) or await self._checks.result(result, tool, request.caller.principal)
             if result.failure is not None and MISSING in result.failure.extras:
-                result = self._with_public_challenges(result, kept.backend)
+                result = self._with_public_challenges(result, view.backend)
             if result.failure is None:
                 request.outcome = "ok"
             else:
                 request.outcome, request.failed_result = result.failure.outcome, result
-            reply = encode(result, kept.metadata.call_id)
+            reply = encode(result, view.metadata.call_id)
         elif status is None:
             request.outcome = "accepted" if accepted else "timeout"
-            running = still_running(keyed=kept.is_keyed)
+            running = still_running(keyed=view.is_keyed)
             request.failed_result = None if accepted else running
-            reply = encode(running, kept.metadata.call_id)
+            reply = encode(running, view.metadata.call_id)
         elif isinstance(status, Consent):
-            reply = refusal(self._consent_refusal(kept, status), request)
+            reply = refusal(self._consent_refusal(view, status), request)
         else:
             assert isinstance(status, GatewayError)
-            request.counts = kept.joined  # else the run that was refused is counted, when it ended
-            reply = self.run_refusal(status, kept.backend, request)
-        self._name_call(kept, request)
+            request.counts = view.joined  # else the run that was refused is counted, when it ended
+            reply = self.run_refusal(status, view.backend, request)
+        self._name_call(view, request)
         return reply
 
     def _name_call(self, view: CallView, request: Request) -> None:
@@ -108,16 +108,16 @@ class ResponseBuilder:
         else:
             request.extra = (*request.extra, (CALL_ID, call_id))
 
-    async def status(self, view: CallView, request: Request, encoder: StatusEncoder) -> WireReply:
+    async def status_reply(self, view: CallView, request: Request, encoder: StatusEncoder) -> WireReply:
         """Encodes how a kept call stands, for a caller who does not wait for its end."""
         request.encoder = encoder.about(self._kept_call(view))
-        return await self.kept(view, request, accepted=view.status is None)
+        return await self.call_reply(view, request, accepted=view.status is None)
 
     def _kept_call(self, view: CallView) -> KeptCall:
-        begun_s, asked, status = view.metadata.begun_s, view.metadata.asked, view.status
+        begun_s, consent_state, status = view.metadata.begun_s, view.metadata.consent_state, view.status
         changed_s, kept_until_s = begun_s, begun_s + self._pending_ttl_s
-        if isinstance(status, Consent) and asked is not None:
-            changed_s = max(begun_s, asked[0])
+        if isinstance(status, Consent) and consent_state is not None:
+            changed_s = max(begun_s, consent_state[0])
         elif isinstance(status, ToolResult) and status is not UNREMEMBERED:
             changed_s = max(begun_s, view.ended_s)
             is_tombstone = view.is_keyed and status.failure is not None and status.failure.can_retry
@@ -128,7 +128,7 @@ class ResponseBuilder:
             changed_s=changed_s,
             kept_until_s=kept_until_s,
             age_s=max(0.0, time.time() - begun_s),
-            consented=asked is not None and asked[1],
+            consented=consent_state is not None and consent_state[1],
         )
 
     def _with_public_challenges(self, result: ToolResult, backend: str) -> ToolResult:
@@ -139,13 +139,13 @@ class ResponseBuilder:
         public = self._challenges.public(missing, backend) if isinstance(missing, dict) else None
         return replace(result, failure=replace(failure, extras={**failure.extras, MISSING: public}))
 
-    def _consent_refusal(self, kept: CallView, consent: Consent) -> GatewayError:
+    def _consent_refusal(self, view: CallView, consent: Consent) -> GatewayError:
         """The refusal of a call that waits for its user."""
-        challenge = self._challenges.public_for_call(consent.challenge, kept.backend, kept.id.removeprefix(PREFIX))
+        challenge = self._challenges.public_for_call(consent.challenge, view.backend, view.id.removeprefix(PREFIX))
         message = "The user has to authorize this call first."
         return GatewayError(ErrorCode.MISSING_REQUIREMENTS, message, missing={"authorization": [challenge]})
 
-    def ended(self, run: Run, ending: ToolResult | GatewayError) -> None:
+    def count_end(self, run: Run, ending: ToolResult | GatewayError) -> None:
         """Counts the run of a kept call that has ended, by the outcome that its caller gets."""
         tool = run.published
         if not isinstance(ending, ToolResult):
@@ -156,13 +156,13 @@ class ResponseBuilder:
             tool = tool or self._published(run.tool)
             outcome = "ok"
             if tool is not None and tool.route.validate_output is FAILS:
-                found = tool.output_findings(ending.value, ending.value_bytes)
-                if found is None:
+                findings = tool.output_findings(ending.value, ending.value_bytes)
+                if findings is None:
                     counting = asyncio.ensure_future(self._count_checked(run, tool, ending.value))
                     self._counting.add(counting)
                     counting.add_done_callback(self._counting.discard)
                     return
-                if found:
+                if findings:
                     outcome = BROKEN_VALUE.outcome  # the warning is logged when it is answered
         self._count_run(run, tool, outcome)
 
@@ -207,7 +207,7 @@ def refusal(exc: Exception, request: Request) -> WireReply:
     return request.encoder.encode_error(error)
 
 
-def cancelled(request: Request) -> WireReply:
+def cancelled_reply(request: Request) -> WireReply:
     """Answers a call that an operator has ended, in the task that was cancelled for it."""
     task, encoder = asyncio.current_task(), request.encoder
     assert task is not None

@@ -28,7 +28,7 @@ from gateway.console.relay import Address, Relay
 from gateway.core.model import JsonObject
 from gateway.http.apps import admin_app
 from gateway.logs import output
-from gateway.metrics import GaugeSample, Metrics, Scraper, merged
+from gateway.metrics import GaugeSample, Metrics, Scraper, merge_samples
 from gateway.net.server import Addresses, ServerError, ServerOptions, Stop, admin_listener, report_capacity
 from gateway.processes.serving import server_options
 from gateway.processes.slot import WorkerSlot
@@ -204,7 +204,7 @@ class Supervisor:
         return {"supervisor": os.getpid(), **dict(chain.from_iterable(workers))}
 
     def _gauges(self) -> Iterable[GaugeSample]:
-        return merged(reading for slot in self._slots for reading in slot.gauges)
+        return merge_samples(reading for slot in self._slots for reading in slot.gauges)
 
     @property
     def status(self) -> str:

@@ -73,8 +73,8 @@ class _Reason(logging.Filter):
 
 def _short(text: str) -> str:
     """What the operating system says, if it is that; else all of it."""
-    found = re.search(r"\[Errno -?\d+\] ([^'\")]+)", text)
-    return text if found is None else found[1]
+    match = re.search(r"\[Errno -?\d+\] ([^'\")]+)", text)
+    return text if match is None else match[1]
 
 
 class _CountingExporter(SpanExporter):
@@ -216,7 +216,7 @@ def _sent(span: Span, resource: Resource) -> ReadableSpan:
         parent,
         resource,
         {**span.attributes, names.ERROR: error} if error else span.attributes,
-        links=[link for kept in span.links if (link := _link(kept)) is not None],
+        links=[link for traceparent in span.links if (link := _link(traceparent)) is not None],
         kind=KINDS[span.kind],
         status=FAILURE if error else UNSET,
         start_time=span.begun_ns,
@@ -229,11 +229,11 @@ def _state(recording: Recording) -> TraceState:
     return NO_STATE if recording.state is None else TraceState.from_header([recording.state.decode("latin-1")])
 
 
-def _link(kept: str) -> Link | None:
+def _link(traceparent: str) -> Link | None:
     """A link to a span of another trace; None for what is no `traceparent`, as a note of another release may hold."""
-    found = parent_of(kept.encode())
-    if found is None:
+    match = parent_of(traceparent.encode())
+    if match is None:
         return None
     return Link(
-        SpanContext(int(found.trace, 16), int(found.span, 16), is_remote=True, trace_flags=TraceFlags(found.flags))
+        SpanContext(int(match.trace, 16), int(match.span, 16), is_remote=True, trace_flags=TraceFlags(match.flags))
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gateway.core.tracing import TRACEPARENT, TRACESTATE, Parent, Trace, continued, identify, parent_of, sent_on
+from gateway.core.tracing import TRACEPARENT, TRACESTATE, Parent, Trace, continue_trace, identify, parent_of, sent_on
 from gateway.telemetry.spans import SAMPLED, Recording, Sink, Span, current
 
 UNSAMPLED = b"-00"
@@ -50,18 +50,18 @@ class Recorder:
         is_asked = parent is not None and next(self._digits)[:16] >= self._bound  # else it is ours by chance
         return self._recorded(trace, parent, headers.get(TRACESTATE), is_asked=is_asked)
 
-    def continued(self, trace: Trace, parent: bytes, state: bytes | None) -> Trace:
+    def continue_trace(self, trace: Trace, parent: bytes, state: bytes | None) -> Trace:
         """As `tracing.continued`: a recording of its own, linked to that of the request that brought the call."""
-        known, outer = parent_of(parent), recording_of(trace)
-        if known is None:
+        parent_context, outer = parent_of(parent), recording_of(trace)
+        if parent_context is None:
             return trace
-        if not known.flags & SAMPLED:
+        if not parent_context.flags & SAMPLED:
             current.set(None)
-            onward = continued(trace, parent, state)
+            onward = continue_trace(trace, parent, state)
             return onward if outer is None else RecordedTrace(onward.request_id, onward.sent, recording=outer)
-        return self._recorded(trace, known, state, outer)
+        return self._recorded(trace, parent_context, state, outer)
 
-    def linked(self, trace: Trace, stored: str) -> Trace:
+    def link(self, trace: Trace, stored: str) -> Trace:
         """The trace of a request about a call that was recorded (`Trace.stored`), which is recorded for that, too."""
         recording = recording_of(trace)
         if recording is None:

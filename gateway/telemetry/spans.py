@@ -135,8 +135,8 @@ class Recording:
         self._waiting.append(span)
         if span is self.root:
             waiting, self._waiting = self._waiting, None
-            for each in waiting:
-                self._sink(each)
+            for span_before in waiting:
+                self._sink(span_before)
 
 
 def _discard(span: Span) -> None:

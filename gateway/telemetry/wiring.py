@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from gateway.core.ports import Backend, Outcomes
-from gateway.core.tracing import Step, Trace, continued, identify, unrecorded
+from gateway.core.tracing import Step, Trace, continue_trace, identify, unrecorded
 from gateway.http.accesslog import AccessLog, Observer
 from gateway.metrics import Metrics
 from gateway.settings import Config, TelemetrySettings
@@ -42,8 +42,8 @@ class Telemetry:
     def __init__(self, digits: Iterator[bytes]) -> None:
         """`digits` are random."""
         self.identify: Callable[[Mapping[bytes, bytes]], Trace] = partial(identify, digits)
-        self.continued: Callable[[Trace, bytes, bytes | None], Trace] = continued
-        self.linked: Callable[[Trace, str], Trace] = _unlinked
+        self.continue_trace: Callable[[Trace, bytes, bytes | None], Trace] = continue_trace
+        self.link: Callable[[Trace, str], Trace] = _unlinked
 
     def observer(self, metrics: Metrics, access: AccessLog, count_call: CountCall) -> Observer:
         return Observer(metrics, access, count_call)
@@ -78,7 +78,7 @@ class RecordingTelemetry(Telemetry):
         self._settings = settings
         self._export: SpanExport | None = None
         self._recorder = recorder = Recorder(settings.sample, self._put, digits)
-        self.identify, self.continued, self.linked = recorder.identify, recorder.continued, recorder.linked
+        self.identify, self.continue_trace, self.link = recorder.identify, recorder.continue_trace, recorder.link
         self._scheme = "https" if is_tls else "http"
 
     def observer(self, metrics: Metrics, access: AccessLog, count_call: CountCall) -> Observer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.metrics import GaugeSample, Metrics, families, merged
+from gateway.metrics import GaugeSample, Metrics, families, merge_samples
 from gateway.metrics.store import Counted, Store
 from tests.support.scraping import KNOWN, made, scraped
 
@@ -94,7 +94,7 @@ def test_of_the_states_of_several_workers_the_worst_is_shown() -> None:
         for value in values
     ]
     in_flight = [GaugeSample(families.IN_FLIGHT, ("mail",), 2.0)] * 2
-    assert merged([*samples, *in_flight]) == [
+    assert merge_samples([*samples, *in_flight]) == [
         GaugeSample(families.STATE_UP, (), 0.0),
         GaugeSample(families.CATALOGUE_AGE, (), 70.0),
         GaugeSample(families.IN_FLIGHT, ("mail",), 4.0),

@@ -46,7 +46,7 @@ def message_of_event(data: bytes) -> Envelope | None:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         if len(data) > jsontext.ALWAYS_HERE_BYTES:
             return None
-        whole = jsontext.mended(data)  # an answer is read again, whole
+        whole = jsontext.without_halves(data)  # an answer is read again, whole
     try:
         return None if whole is data else _read_envelope(whole)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
