@@ -15,9 +15,8 @@ from msgspec import Struct
 from starlette.types import Receive, Scope, Send
 
 from gateway.bridge.handshake import Ready
-from gateway.bridge.relay import BusyError, Key, PendingRequest, RelayedReply, RequestRelay
+from gateway.bridge.relay import BusyError, Key, PendingRequest, RelayedReply, RequestRelay, Unread
 from gateway.bridge.requests import BridgedMessage, BridgeRefusal, check_caller, check_modern, is_modern, read_message
-from gateway.bridge.unread import Unread
 from gateway.core.jsontext import encode
 from gateway.core.model import JsonObject
 from gateway.protocols.mcp.wire import INVALID, NO_METHOD, SESSION, UNSUPPORTED_VERSION, envelope

@@ -12,8 +12,7 @@ from collections.abc import Sequence
 
 from gateway.bridge.handshake import Era, Ready
 from gateway.bridge.keeper import Keeper
-from gateway.bridge.relay import BusyError, RequestRelay
-from gateway.bridge.unread import Unread
+from gateway.bridge.relay import BusyError, RequestRelay, Unread
 
 log = logging.getLogger("gateway.bridge")
 

@@ -9,8 +9,7 @@ from time import monotonic
 
 from gateway.bridge.handshake import Era, HandshakeError, Ready, begin, find_era
 from gateway.bridge.program import Program, StartError
-from gateway.bridge.relay import BusyError, RequestRelay
-from gateway.bridge.unread import Unread
+from gateway.bridge.relay import BusyError, RequestRelay, Unread
 from gateway.core.backoff import Backoff
 
 log = logging.getLogger("gateway.bridge")

@@ -10,8 +10,9 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
+from time import monotonic
+from typing import Any
 
-from gateway.bridge.sparing import SparingLog
 from gateway.logs.output import printable
 
 log = logging.getLogger("gateway.bridge")
@@ -20,6 +21,8 @@ MAX_LINE_BYTES = 16 * 1024 * 1024  # a result with images; what is longer could 
 LINES_AT_ONCE = 64  # handed over between two turns of the event loop
 MAX_LOGGED = 2000  # bytes of a line of standard error
 END_S = 5.0  # how long a process may take to end by itself, and again after SIGTERM
+BURST = 200  # lines at once: what programs say as they start, or a traceback or two
+LINES_PER_S = 10.0
 
 
 class StartError(Exception):
@@ -125,3 +128,35 @@ class Program:
     def _signal(self, number: int) -> None:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, number)
+
+
+class SparingLog:
+    """Logs lines of one kind: BURST of them, then LINES_PER_S. The others are counted in `left_out` of the next one."""
+
+    def __init__(self, level: int, message: str, clock: Callable[[], float] = monotonic) -> None:
+        self._level = level
+        self._message = message
+        self._clock = clock
+        self._room, self._since = float(BURST), clock()
+        self._left_out = 0
+
+    def write(self, fields: dict[str, Any]) -> None:
+        """Logs a line, or counts it."""
+        now = self._clock()
+        self._room = min(self._room + (now - self._since) * LINES_PER_S, BURST)
+        self._since = now
+        if self._room < 1:
+            self._left_out += 1
+            return
+        self._room -= 1
+        self._log(fields)
+
+    def end(self, fields: dict[str, Any]) -> None:
+        """Logs how many were left out last, if any were."""
+        if self._left_out:
+            self._log(fields)
+
+    def _log(self, fields: dict[str, Any]) -> None:
+        if self._left_out:
+            fields, self._left_out = {**fields, "left_out": self._left_out}, 0
+        log.log(self._level, self._message, extra=fields)

@@ -6,16 +6,17 @@ does not say which caller it means.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from codecs import BOM_UTF8
+from collections.abc import Sized
 from itertools import count
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
-from gateway.bridge.sparing import SparingLog
-from gateway.bridge.unread import Unread
+from gateway.bridge.program import SparingLog
 from gateway.core import jsontext
 from gateway.core.jsontext import encode
 from gateway.core.model import Json, JsonObject
@@ -28,6 +29,10 @@ LISTEN = "subscriptions/listen"
 ENDED = "The server ended before it answered; whether the request was carried out is not known."
 
 Key = tuple[str, bytes]  # a session, and the id of a request in it as JSON
+MAX_QUEUED = 1000  # notifications; those that come then are dropped,
+MAX_QUEUED_BYTES = 1024 * 1024  # as are those that would have more than this together; one alone may be larger
+
+Message = TypeVar("Message", bound=Sized)
 
 
 class BusyError(Exception):
@@ -281,3 +286,36 @@ def _of_subscription(result: bytes, pending: PendingRequest) -> bytes:
     except (jsontext.JsonError, TypeError, AttributeError):
         return result
     return encode(content)
+
+
+class Unread(asyncio.Queue[Message]):
+    """Messages of a known size. A response always has room, because its request has been carried out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held_bytes = 0
+        self._is_closed = False
+
+    def put_if_room(self, notification: Message) -> None:
+        """Adds a notification, or drops it."""
+        fits = not self.held_bytes or self.held_bytes + len(notification) <= MAX_QUEUED_BYTES
+        if fits and self.qsize() < MAX_QUEUED:
+            self.put_nowait(notification)
+
+    def close(self) -> None:
+        """Drops what is there and what still comes: the caller has left."""
+        self._is_closed = True
+        while not self.empty():
+            self.get_nowait()
+
+    # Called by `asyncio.Queue`.
+
+    def _put(self, item: Message) -> None:
+        if not self._is_closed:
+            self.held_bytes += len(item)
+            super()._put(item)
+
+    def _get(self) -> Message:
+        item = super()._get()
+        self.held_bytes -= len(item)
+        return item

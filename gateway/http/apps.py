@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hmac
+import re
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Protocol
 
@@ -19,11 +20,11 @@ from gateway.core.model import JsonObject
 from gateway.core.wire import Headers, WireReply
 from gateway.http import openapi
 from gateway.http.edge import strictly
-from gateway.http.metadata import metadata_routes
-from gateway.http.routes import CONSOLE, HEALTH, METRICS, ROUTES, request_of
+from gateway.http.routes import CONSOLE, HEALTH, METADATA, METRICS, ROUTES, request_of
 from gateway.metrics import CONTENT_TYPE
 from gateway.pipeline.pipeline import Pipeline
 from gateway.pipeline.request import Request, read_repeats
+from gateway.protocols.mcp.callers import auth as mcp_auth
 from gateway.protocols.otc import dialect as rest
 from gateway.protocols.otc import surface as recognise
 from gateway.settings import Config
@@ -36,6 +37,9 @@ METRICS_REALM = (b"www-authenticate", b'Bearer realm="metrics"')  # RFC 6750, se
 ChallengeStatus = Callable[[Request, str], Awaitable[str]]
 Scrape = Callable[[], Awaitable[bytes]]
 Handler = Callable[[HttpRequest], Awaitable[Response]]
+TOOLKIT = re.compile(r"[A-Za-z0-9_]{1,128}")
+OPEN = {"access-control-allow-origin": "*", "cache-control": "public, max-age=3600"}
+PREFLIGHT = OPEN | {"access-control-allow-methods": "GET", "access-control-allow-headers": "*"}
 
 
 class Health(Protocol):
@@ -225,3 +229,29 @@ def _response(reply: WireReply, extra: Headers = ()) -> Response:
 
 def _texts(headers: Headers) -> Iterator[tuple[str, str]]:
     return ((name.decode("latin-1"), value.decode("latin-1")) for name, value in headers)
+
+
+def metadata_routes(config: Config, public_url: Callable[[], str]) -> Iterator[Route]:
+    """Where callers of MCP get a token (RFC 9728): for the endpoint, also at the root, and for single toolkits.
+
+    There is none without an issuer that programs can ask for a token. Under `errors.strict` it names no scopes: they
+    may be those of hidden tools.
+    """
+    issuers = () if config.auth is None else config.auth.authorization_servers
+    if not config.mcp.enabled or not issuers:
+        return
+    at, scopes = config.mcp.path, {scope for route in config.routes if not route.deny for scope in route.scopes}
+    scope_names = [] if config.errors.strict else sorted(scopes)
+
+    async def show_metadata(request: HttpRequest) -> Response:
+        toolkit = request.path_params.get("toolkit")
+        if toolkit is not None and TOOLKIT.fullmatch(toolkit) is None:
+            raise HTTPException(404)
+        if request.method == "OPTIONS":
+            return Response(status_code=204, headers=PREFLIGHT)
+        resource = public_url() + at + ("" if toolkit is None else f"/{toolkit}")
+        body = mcp_auth.metadata(resource, issuers, scope_names)
+        return Response(body, media_type="application/json", headers=OPEN)
+
+    for path in (METADATA, METADATA + at, f"{METADATA}{at}/{{toolkit}}"):
+        yield Route(path, show_metadata, methods=["GET", "OPTIONS"])

@@ -106,7 +106,7 @@ class Pool:
         more: Sequence[tuple[bytes, bytes]] = (),
         timeout_s: float,
         max_body: int,
-        exchanged: type[WholeReply] = WholeReply,
+        receiver: type[WholeReply] = WholeReply,
     ) -> Reply:
         """Sends one request, never twice, and returns the whole reply. Raises TransportError.
 
@@ -117,7 +117,7 @@ class Pool:
         loop = self._loop or self._bind()
         deadline = loop.time() + timeout_s
         connection = self._take_idle() or await self._wait_for_connection(timeout_s)
-        exchange = exchanged(connection, method, max_body, self._memory)
+        exchange = receiver(connection, method, max_body, self._memory)
         exchange.reply = loop.create_future()
         connection.start(exchange, head + body, deadline)
         del head, body  # many callers wait at once, and none of them needs these any more
@@ -156,7 +156,7 @@ class Pool:
             more=more,
             timeout_s=timeout_s,
             max_body=max_body,
-            exchanged=ReplyOrEvents,
+            receiver=ReplyOrEvents,
         )
 
     @asynccontextmanager

@@ -13,18 +13,21 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
 import uvloop
 
 from gateway.net.networks import network
-from gateway.net.server.handshakes import Handshakes
-from gateway.net.server.options import BACKLOG
+from gateway.net.server.options import BACKLOG, SPARE_CONNECTIONS
 
 ACCEPTED_AT_ONCE = 64  # some 3 ms, after which the calls of those accepted before go on
 NO_FILES_PAUSE_S = 1.0  # before the next attempt, when no files are left: the kernel would report it in every turn
 
 log = logging.getLogger("gateway.server")
+MOST = 2048
+SHARE = 4  # one network gets a quarter,
+LEAST = 256  # or so many: a crowd behind one address may come back at once, and 64 are accepted in a row
 
 
 class Acceptor:
@@ -92,3 +95,45 @@ class Acceptor:
     async def _connect(self, sock: socket.socket) -> None:
         with suppress(OSError, ssl.SSLError):  # the caller has left, or its handshake failed
             await self._loop.connect_accepted_socket(self._make, sock, **self._tls)
+
+
+class Handshakes:
+    """The callers that have connected and whose handshakes are not over.
+
+    A new one is always let in. Where there are too many, the oldest gives way: of its own network, else of the network
+    that has most. A regular handshake takes two round trips, so the oldest is one that hangs. `max_connections` says
+    how many callers may be connected; there are few more handshakes than that.
+    """
+
+    def __init__(self, max_connections: Callable[[], int]) -> None:
+        self._max_connections = max_connections
+        self._by_network: dict[str, dict[asyncio.Task[None], None]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def begin(self, network: str, task: asyncio.Task[None]) -> None:
+        """Counts a handshake until its task is over, and cancels the one that gives way."""
+        most = min(MOST, self._max_connections() + SPARE_CONNECTIONS)
+        if len(self._by_network.get(network, ())) >= max(most // SHARE, LEAST):
+            self._end_oldest(network)
+        elif self._count >= most:
+            self._end_oldest(max(self._by_network, key=lambda name: len(self._by_network[name])))
+        self._by_network.setdefault(network, {})[task] = None
+        self._count += 1
+        task.add_done_callback(partial(self._forget, network))
+
+    def _end_oldest(self, network: str) -> None:
+        oldest = next(iter(self._by_network[network]))
+        self._forget(network, oldest)
+        oldest.cancel()
+
+    def _forget(self, network: str, task: asyncio.Task[None]) -> None:
+        """Counts it no more; a second call does nothing."""
+        of_network = self._by_network.get(network, {})
+        if task in of_network:
+            del of_network[task]
+            self._count -= 1
+            if not of_network:
+                del self._by_network[network]

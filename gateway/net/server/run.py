@@ -21,10 +21,9 @@ import uvloop
 from starlette.types import ASGIApp
 
 from gateway.net.body_memory import limit_heap
-from gateway.net.server.acceptor import Acceptor
+from gateway.net.server.acceptor import Acceptor, Handshakes
 from gateway.net.server.binding import bind_hosts, cannot_listen
 from gateway.net.server.connection import Connection
-from gateway.net.server.handshakes import Handshakes
 from gateway.net.server.listener import Listener, Service, wait_for_one
 from gateway.net.server.options import (
     ADMIN_ALWAYS,

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from gateway.net.server.acceptor import Acceptor
-from gateway.net.server.handshakes import Handshakes
+from gateway.net.server.acceptor import Acceptor, Handshakes
 
 CROWD = 200
 MOST_TURNS = 20  # with one connection a turn it would take as many turns as there are callers

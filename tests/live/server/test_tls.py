@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from gateway.net.server import Addresses, ServerError, ServingContext, TlsFiles
-from gateway.net.server.handshakes import LEAST
+from gateway.net.server.acceptor import LEAST
 from gateway.net.server.request_reader import ReadState
 from gateway.net.server.tls import Handshake
 from tests.live.server.harness import (

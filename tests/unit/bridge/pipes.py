@@ -9,8 +9,7 @@ from functools import partial
 from typing import Any
 
 from gateway.bridge.handshake import Ready
-from gateway.bridge.relay import BusyError, PendingRequest, RequestRelay
-from gateway.bridge.unread import Unread
+from gateway.bridge.relay import BusyError, PendingRequest, RequestRelay, Unread
 
 Answer = Callable[[Any], list[Any]]
 

@@ -9,8 +9,17 @@ from typing import Any
 
 import pytest
 
-from gateway.bridge.relay import CANCELLED, ENDED, MAX_UNSENT_BYTES, MAX_WAITING, BusyError, RelayedReply
-from gateway.bridge.unread import MAX_QUEUED, MAX_QUEUED_BYTES, Unread
+from gateway.bridge.relay import (
+    CANCELLED,
+    ENDED,
+    MAX_QUEUED,
+    MAX_QUEUED_BYTES,
+    MAX_UNSENT_BYTES,
+    MAX_WAITING,
+    BusyError,
+    RelayedReply,
+    Unread,
+)
 from gateway.protocols.mcp.wire import INTERNAL, NO_METHOD, SUBSCRIPTION_MEMBER
 from tests.unit.bridge.pipes import got, relayed, say
 

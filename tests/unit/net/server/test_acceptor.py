@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from gateway.net.server.handshakes import LEAST, MOST, SHARE, Handshakes
+from gateway.net.server.acceptor import LEAST, MOST, SHARE, Handshakes
 from gateway.net.server.options import SPARE_CONNECTIONS
 
 pytestmark = pytest.mark.anyio

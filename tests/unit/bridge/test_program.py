@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from gateway.bridge.sparing import BURST, LINES_PER_S, SparingLog
+from gateway.bridge.program import BURST, LINES_PER_S, SparingLog
 
 
 def test_a_burst_is_logged_then_a_line_now_and_then_with_how_many_were_left_out(
