@@ -193,7 +193,7 @@ class Connection(RequestReader):
             self._close_after(b"")
             return
         if broken is not None and broken is self.running:
-            if broken.response_started and broken.held is None:
+            if broken.response_started and broken.pending_head is None:
                 self.transport.abort()  # half an answer is sent already, a second one would be read as its rest
                 return
             self.running = None

@@ -46,7 +46,7 @@ class Exchange(Struct, eq=False):
     arrival: asyncio.Event | None = None  # made when the application waits, which it mostly need not
     body: bytes | bytearray = b""  # what has arrived and was not taken
     more_body: bool = True
-    held: tuple[int, Iterable[tuple[bytes, bytes]]] | None = None
+    pending_head: tuple[int, Iterable[tuple[bytes, bytes]]] | None = None
     disconnected: bool = False
     response_started: bool = False
     response_complete: bool = False
@@ -55,10 +55,10 @@ class Exchange(Struct, eq=False):
     is_taken: bool = False  # the application has the whole body
     is_bodiless: bool = False
     is_chunked: bool = False
-    received: int = 0  # bytes of the body so far
-    counted: int = 0  # of these, in the memory for bodies
-    counted_for: str = ""
-    allowed: int = UNCOUNTED_BYTES  # what may be received before it is counted again
+    body_bytes: int = 0  # bytes of the body so far
+    counted: int = 0  # of these, in the memory for bodies,
+    counted_holder: str = ""  # and for whom
+    allowed_bytes: int = UNCOUNTED_BYTES  # what may be received before it is counted again
     holder: str = ""  # the caller, once the application has named it
     body_left: int | None = None  # bytes of the answer's body to come, where it said how many
 
@@ -122,13 +122,13 @@ class Exchange(Struct, eq=False):
         counted, self.counted = self.counted, 0
         if counted:
             self.owner.memory.leave(self.owner)
-            self.owner.memory.give(self.counted_for, counted)
+            self.owner.memory.give(self.counted_holder, counted)
 
     def lend_body(self, task: asyncio.Task[Any]) -> None:
         """Counts the body until another task is over (see `ServerRequest`)."""
         counted, self.counted = self.counted, 0
         if counted:
-            memory, holder = self.owner.memory, self.counted_for
+            memory, holder = self.owner.memory, self.counted_holder
             task.add_done_callback(lambda _: memory.give(holder, counted))
 
     def append(self, piece: bytes) -> None:
@@ -171,7 +171,7 @@ class Exchange(Struct, eq=False):
         elif kind == "http.response.start" and not self.response_started:
             self.response_started = True
             self._refuse_body()
-            self.held = message["status"], message.get("headers", ())
+            self.pending_head = message["status"], message.get("headers", ())
         else:
             raise RuntimeError(f"The application sent {kind!r} out of turn.")
 
@@ -208,7 +208,7 @@ class Exchange(Struct, eq=False):
         self.continue_due = False
 
     def _write(self, body: bytes, more: bool) -> None:
-        parts = b"" if self.held is None else self._head(*self.held, None if more else len(body))
+        parts = b"" if self.pending_head is None else self._head(*self.pending_head, None if more else len(body))
         apart = b""
         if self.is_bodiless:
             data = parts
@@ -218,7 +218,7 @@ class Exchange(Struct, eq=False):
             if self.body_left is not None:
                 self._count(len(body), more)
             data, apart = (parts + body, b"") if len(body) < APART_BYTES else (parts, body)
-        self.held = None  # only now: until here the answer can still become a 500
+        self.pending_head = None  # only now: until here the answer can still become a 500
         if apart:
             self._write_apart(data, apart)
         else:
@@ -292,11 +292,11 @@ class Exchange(Struct, eq=False):
             raise RuntimeError("The application sent a body that is not as long as it said.")
 
     def _answer_for_application(self) -> None:
-        if self.response_started and self.held is None:
+        if self.response_started and self.pending_head is None:
             # Cut short: an end that looked regular would pass half an answer for a whole one.
             self.owner.transport.abort()
             return
-        self.held, self.keep_alive, self.response_started = None, False, True
+        self.pending_head, self.keep_alive, self.response_started = None, False, True
         self.response_complete = True
         self.owner.transport.write(answer(ServerRefusal.FAILED, sent_id(self.fields)))
         self.owner.on_response_complete()

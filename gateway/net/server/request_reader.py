@@ -171,8 +171,8 @@ class RequestReader(Channel):
             if self.dropped_bytes > MAX_UNREAD_BYTES:
                 raise RefusedRequest(ServerRefusal.UNWANTED_BODY)
             return
-        exchange.received += size
-        if exchange.received > exchange.allowed:
+        exchange.body_bytes += size
+        if exchange.body_bytes > exchange.allowed_bytes:
             self._count(exchange)
         if exchange.body:
             exchange.append(body)
@@ -200,18 +200,18 @@ class RequestReader(Channel):
 
     def _count(self, exchange: Exchange) -> None:
         """Counts what has arrived of a body in memory. Raises RefusedRequest when there is no room for it."""
-        memory, size = self.memory, exchange.received + COUNTED_AHEAD_BYTES
+        memory, size = self.memory, exchange.body_bytes + COUNTED_AHEAD_BYTES
         is_result = self.service.is_awaited(exchange.scope["path"])
         holder = ARRIVING if is_result else self.holder(exchange)
         if not is_result:
-            if not memory.fits_share(holder, size - (exchange.counted if holder == exchange.counted_for else 0)):
+            if not memory.fits_share(holder, size - (exchange.counted if holder == exchange.counted_holder else 0)):
                 raise RefusedRequest(ServerRefusal.CALLER_MEMORY)
             if not memory.fits_bodies(size - exchange.counted):
                 raise RefusedRequest(ServerRefusal.BODY_MEMORY)
         memory.take(holder, size)
         if exchange.counted:
-            memory.give(exchange.counted_for, exchange.counted)
-        exchange.counted, exchange.counted_for, exchange.allowed = size, holder, size
+            memory.give(exchange.counted_holder, exchange.counted)
+        exchange.counted, exchange.counted_holder, exchange.allowed_bytes = size, holder, size
         if is_result and memory.must_wait(self):  # refused, it would be lost
             self.is_held = True
             self.transport.pause_reading()
