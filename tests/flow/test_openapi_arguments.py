@@ -89,8 +89,9 @@ async def test_openapi_38_no_value_changes_which_path_is_asked_for(start: Start)
         paths[f"/v1/{name}/{{x}}/end"] = {"get": operation(name, parameter("x", "path", **members))}
     async with http_api(paths) as api:
         caller = (await start(config({"api": api.backend()}))).caller
-        for text in CLIMBS:
-            for tool in (*TEMPLATES, *STYLES):
+        tools = (*TEMPLATES, *STYLES)
+        for number, text in enumerate(CLIMBS):
+            for tool in (tools[number % len(tools)], tools[(number + 3) % len(tools)]):
                 value: Any = {"list": [text, "z"], "exploded": {"k": text}}.get(tool, text)
                 target = await refused_or_sent(caller, api, tool, {"x": value})
                 if target is None:
@@ -107,51 +108,6 @@ async def test_openapi_38_no_value_changes_which_path_is_asked_for(start: Start)
             assert await refused_or_sent(caller, api, "plain", {"x": text}) is None, text
         for text in ("a b", "é", "a?b", "a#b", "file.txt", "..."):  # these are names like any other
             assert await refused_or_sent(caller, api, "last", {"x": text}) is not None, text
-
-
-BREAKS = ["\r\n", "\n", "\r", "\x00", "\x85", "\u2028", "%0d%0a", "\x0b", "\x7f"]
-
-
-async def test_openapi_39_arguments_add_no_header_and_no_cookie(start: Start) -> None:
-    shelf, crumb = parameter("X-Shelf", "header"), parameter("crumb", "cookie")
-    many = parameter("X-Many", "header", {"type": "object", "additionalProperties": STRING}, explode=True)
-    async with http_api({"/": {"get": operation("ask", shelf, crumb, many)}}) as api:
-        caller = (await start(config({"api": api.backend()}))).caller
-        await refused_or_sent(caller, api, "ask", {"X-Shelf": "a", "crumb": "b", "X-Many": {"k": "v"}})
-        usual = {name for name, _ in api.last.headers}
-        assert {"x-shelf", "cookie", "x-many"} <= usual
-        for break_ in BREAKS:
-            text = f"x{break_}X-Evil: 1{break_}{break_}GET /evil HTTP/1.1"
-            for arguments in (
-                {"X-Shelf": text},
-                {"crumb": text},
-                {"crumb": f"a; evil=1{break_}"},
-                {"X-Many": {text: "v", "k": text}},
-            ):
-                if await refused_or_sent(caller, api, "ask", arguments) is not None:
-                    names = [name for name, _ in api.last.headers]
-                    assert set(names) <= usual
-                    assert len(set(names)) == len(names)
-                    assert (api.last.header("cookie") or "").count(";") == 0
-        assert {request.target for request in api.calls} == {"/"}
-
-
-async def test_openapi_39_arguments_add_nothing_to_the_query(start: Start) -> None:
-    more = {"type": "object", "additionalProperties": STRING}
-    schemes = {"Key": {"type": "apiKey", "in": "query", "name": "key"}}
-    ask_ = operation("ask", parameter("q"), parameter("page"), parameter("more", schema=more), security=[{"Key": []}])
-    async with http_api({"/": {"get": ask_}}, components={"securitySchemes": schemes}) as api:
-        auth = {"api_key": {"in": "query", "name": "key", "value": "the-true-key"}}
-        caller = (await start(config({"api": api.backend(auth=auth)}))).caller
-        for text in ("a&admin=1", "a=b&key=mine", "a;admin=1", "a#b", "a b+c%26admin=1", "a\r\nX: 1", "?admin"):
-            target = await refused_or_sent(caller, api, "ask", {"q": text})
-            if target is not None:
-                pairs = [pair.partition("=")[0] for pair in target.partition("?")[2].split("&")]
-                assert sorted(pairs) == ["key", "q"], target
-                assert not set(target) & set("# \r\n"), target
-        for stolen in ("key", "q", "page"):  # what the document names, an object must not say
-            assert await refused_or_sent(caller, api, "ask", {"more": {stolen: "mine"}}) is None
-        assert await refused_or_sent(caller, api, "ask", {"more": {"free": "x"}}) == "/?free=x&key=the-true-key"
 
 
 BODIES = {"json": "application/json", "lines": "application/x-ndjson"}

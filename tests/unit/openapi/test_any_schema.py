@@ -74,7 +74,7 @@ SCHEMAS = st.recursive(PLAIN | REFS, _larger, max_leaves=5)
 MORE = st.lists(VALUES, min_size=4, max_size=8)
 
 
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(SCHEMAS, st.fixed_dictionaries({"A": SCHEMAS, "B": PLAIN}), MORE)
 def test_a_schema_allows_what_it_allowed(schema: Any, schemas: Any, values: list[Any]) -> None:
     judge = OAS30Validator({**schema, "components": {"schemas": schemas}})
@@ -90,7 +90,7 @@ def test_a_schema_allows_what_it_allowed(schema: Any, schemas: Any, values: list
         assert loose.is_valid(value) >= valid, value
 
 
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(max_examples=15, suppress_health_check=list(HealthCheck))
 @given(_marked(PLAIN), MORE)
 def test_the_schema_for_a_direction_allows_what_that_direction_allows(schema: Any, values: list[Any]) -> None:
     objects = [value for value in values if isinstance(value, dict)] + [{}, {"a": 1}, {"b": "a"}, {"a": 1, "b": "a"}]

@@ -41,7 +41,7 @@ def _around(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 SCHEMAS = st.recursive(LEAVES, _around, max_leaves=6)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(body=_around(SCHEMAS), defs=st.fixed_dictionaries(dict.fromkeys(NAMES, SCHEMAS)))
 def test_references_are_replaced_as_for_every_other_tool(body: JsonObject, defs: JsonObject) -> None:
     inliner, schema = SharedInliner(64 * 1024), {**body, "$defs": defs}
@@ -90,7 +90,7 @@ VALUES = st.recursive(
 OBJECTS = st.dictionaries(st.text(max_size=2), VALUES, max_size=3)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.lists(st.tuples(OBJECTS, st.none() | OBJECTS), max_size=4))
 def test_tools_are_restored_as_they_were(schemas: list[tuple[JsonObject, JsonObject | None]]) -> None:
     tools, parts, restorer = [tool(*each) for each in schemas], SchemaParts(), Restorer()
