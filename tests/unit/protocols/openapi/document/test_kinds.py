@@ -10,8 +10,8 @@ from gateway.core.wire import WireRequest
 from gateway.protocols.openapi.document.inputs import Input
 from gateway.protocols.openapi.document.plan import OperationError
 from gateway.schemas import CompiledSchema
-from tests.unit.openapi.converting import body_, input_
-from tests.unit.openapi.requesting import parts_of, plan_of, send
+from tests.unit.protocols.openapi.document.converting import body_, input_
+from tests.unit.protocols.openapi.document.requesting import parts_of, plan_of, send
 
 STRING: Any = {"type": "string"}
 OBJECT: Any = {"type": "object", "properties": {"gte": {"type": "integer"}, "tags": {"type": "array", "items": STRING}}}

@@ -12,7 +12,7 @@ from gateway.core.jsontext import encode
 from gateway.protocols.openapi.document.document import DocumentError, read_document
 from gateway.protocols.openapi.document.operations import Operation
 from gateway.protocols.openapi.document.yamltext import YamlTextError, decode_yaml
-from tests.unit.openapi.documents import document, found, root
+from tests.unit.protocols.openapi.document.documents import document, found, root
 
 PET = {"type": "object", "properties": {"name": {"type": "string"}, "tags": {"type": "array", "items": {}}}}
 PETSTORE_3: dict[str, Any] = {

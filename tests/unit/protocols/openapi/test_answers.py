@@ -24,9 +24,9 @@ from gateway.upstream.exchange import HttpExchange
 from tests.streams import Request, accepting, read_request
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.facing import reply
-from tests.unit.backends.openapi_facing import GET, calling, facing, lending
-from tests.unit.backends.openapi_facing import api as served
-from tests.unit.openapi.calling import called, operation
+from tests.unit.protocols.openapi.document.calling import called, operation
+from tests.unit.protocols.openapi.facing import GET, calling, facing, lending
+from tests.unit.protocols.openapi.facing import api as served
 
 pytestmark = pytest.mark.anyio
 

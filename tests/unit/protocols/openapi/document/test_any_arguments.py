@@ -12,7 +12,7 @@ from gateway.core.wire import WireRequest
 from gateway.net.client.requesthead import encode_head
 from gateway.protocols.openapi.document.plan import Access, CallPlan, Parameter, Style, Where
 from gateway.protocols.openapi.document.requests import request_of
-from tests.unit.openapi.requesting import parameter, plan_of
+from tests.unit.protocols.openapi.document.requesting import parameter, plan_of
 
 MEANING = r"""./\%;?#&=+,:|[]{}"' @""" + "\r\n\t\x00\x7f\xa0é\uff0e\u2025\U0001f600"
 WORDS = ["..", "%2e%2e", "../x", "a%2fb", "x\r\nX-Admin: 1", "page", "api_key", "a&page=2", "é b", "%25", "a", "2e"]

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 import pytest
 
 from gateway.protocols.openapi.document.plan import CallPlan, Style
-from tests.unit.openapi.requesting import parameter, plan_of, refusal, send, sent_as
+from tests.unit.protocols.openapi.document.requesting import parameter, plan_of, refusal, send, sent_as
 
 ID = parameter("path", "id")
 BRANCH = parameter("path", "id", encoded_slashes=True)

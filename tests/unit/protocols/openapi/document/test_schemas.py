@@ -9,8 +9,8 @@ import pytest
 from gateway.protocols.openapi.document.conversion import Converter
 from gateway.protocols.openapi.document.plan import OperationError
 from gateway.schemas import CompiledSchema
-from tests.unit.openapi.converting import converted
-from tests.unit.openapi.documents import document
+from tests.unit.protocols.openapi.document.converting import converted
+from tests.unit.protocols.openapi.document.documents import document
 
 NULL = {"type": "null"}
 REF = {"$ref": "#/components/schemas/X"}

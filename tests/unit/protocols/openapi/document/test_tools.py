@@ -17,7 +17,7 @@ from gateway.protocols.openapi.document.curation import Match, ToolTerms
 from gateway.protocols.openapi.document.plan import OperationTool
 from gateway.protocols.openapi.document.tools import decoder, read_operations
 from gateway.schemas import CompiledSchema
-from tests.unit.openapi.documents import root, terms
+from tests.unit.protocols.openapi.document.documents import root, terms
 
 ID = {"name": "id", "in": "path", "required": True, "schema": {"type": "integer"}}
 PET = {"type": "object", "properties": {"name": {"type": "string"}, "mate": {"$ref": "#/components/schemas/Pet"}}}

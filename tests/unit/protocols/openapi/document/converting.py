@@ -10,7 +10,7 @@ from gateway.protocols.openapi.document.inputs import Input, input_of
 from gateway.protocols.openapi.document.operations import Operation
 from gateway.protocols.openapi.document.outputs import Output, output_of
 from gateway.protocols.openapi.document.schemas import Direction, Needed
-from tests.unit.openapi.documents import document, found, terms
+from tests.unit.protocols.openapi.document.documents import document, found, terms
 
 
 def converted(

@@ -9,8 +9,8 @@ from msgspec import Raw
 
 from gateway.core.jsontext import decode, encode
 from gateway.protocols.openapi.document.plan import Field
-from tests.unit.openapi.converting import body_
-from tests.unit.openapi.requesting import body_plan, plan_of, refusal, send
+from tests.unit.protocols.openapi.document.converting import body_
+from tests.unit.protocols.openapi.document.requesting import body_plan, plan_of, refusal, send
 
 FORM = "application/x-www-form-urlencoded"
 KINDS = {"json": "application/json", "form": FORM, "multipart": "multipart/form-data"}

@@ -14,7 +14,7 @@ from gateway.protocols.openapi.document.curation import (
     unknown_tools,
 )
 from gateway.protocols.openapi.document.operations import Operation
-from tests.unit.openapi.test_names import BOUNDS
+from tests.unit.protocols.openapi.document.test_names import BOUNDS
 
 
 def terms(**said: object) -> Terms:

@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from gateway.protocols.openapi.document.plan import Field, Style, Where
-from tests.unit.openapi.requesting import body_plan, header, parameter, plan_of, refusal, send, sent_as
+from tests.unit.protocols.openapi.document.requesting import (
+    body_plan,
+    header,
+    parameter,
+    plan_of,
+    refusal,
+    send,
+    sent_as,
+)
 
 TEXT, ARRAY, OBJECT = "blue", ["blue", "black", "brown"], {"R": 100, "G": 200, "B": 150}
 

@@ -10,7 +10,7 @@ from gateway.core.jsontext import encode
 from gateway.protocols.openapi.document.document import read_document
 from gateway.protocols.openapi.document.operations import Operation
 from gateway.protocols.openapi.document.swagger import schema_of, to_openapi3
-from tests.unit.openapi.documents import found
+from tests.unit.protocols.openapi.document.documents import found
 
 FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"
 

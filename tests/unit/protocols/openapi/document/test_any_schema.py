@@ -11,7 +11,7 @@ from openapi_schema_validator import OAS30ReadValidator, OAS30Validator, OAS30Wr
 
 from gateway.protocols.openapi.document.plan import UnresolvedError
 from gateway.schemas import CompiledSchema, SchemaError
-from tests.unit.openapi.converting import converted
+from tests.unit.protocols.openapi.document.converting import converted
 
 NAMES = st.sampled_from(["a", "b", "nullable", "$ref"])
 REFS = st.sampled_from(["#/components/schemas/A", "#/components/schemas/B"]).map(lambda ref: {"$ref": ref})

@@ -11,7 +11,7 @@ from gateway.core.model import AuthorizationRequirement, Requirements
 from gateway.protocols.openapi.document.operations import Operation
 from gateway.protocols.openapi.document.plan import Access, KeyPlace, LentCredential
 from gateway.protocols.openapi.document.security import access_of, credential_names
-from tests.unit.openapi import documents
+from tests.unit.protocols.openapi.document import documents
 
 SCHEMES = {
     "Bearer": {"type": "http", "scheme": "Bearer"},

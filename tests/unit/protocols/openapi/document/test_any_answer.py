@@ -16,7 +16,7 @@ from gateway.core.wire import WireReply
 from gateway.protocols.common.replies import BrokenReplyError
 from gateway.protocols.openapi.document.codec import OpenApiCodec
 from tests.fuzz.documents import VALUES
-from tests.unit.openapi.calling import ORIGIN, SECRET, TOKEN, called, operation
+from tests.unit.protocols.openapi.document.calling import ORIGIN, SECRET, TOKEN, called, operation
 
 CODEC = OpenApiCodec((ORIGIN,))
 TOOLS = [

@@ -13,9 +13,9 @@ from gateway.protocols.openapi.document.inputs import Input
 from gateway.protocols.openapi.document.plan import Field, OperationError
 from gateway.protocols.openapi.document.tools import decoder, read_operations
 from gateway.schemas import CompiledSchema
-from tests.unit.openapi.converting import body_, input_
-from tests.unit.openapi.documents import BOUNDS, root, terms
-from tests.unit.openapi.requesting import plan_of, refusal, send
+from tests.unit.protocols.openapi.document.converting import body_, input_
+from tests.unit.protocols.openapi.document.documents import BOUNDS, root, terms
+from tests.unit.protocols.openapi.document.requesting import plan_of, refusal, send
 
 STRING = {"type": "string"}
 JSON = {"application/json": {"schema": {"type": "object", "properties": {"a": STRING}, "required": ["a"]}}}

@@ -15,7 +15,7 @@ from gateway.core.wire import WireReply
 from gateway.offload.tasks import read_value
 from gateway.protocols.common.replies import BrokenReplyError
 from gateway.protocols.openapi.document.codec import OpenApiCodec
-from tests.unit.openapi.calling import ORIGIN, answer, called, operation
+from tests.unit.protocols.openapi.document.calling import ORIGIN, answer, called, operation
 
 CODEC = OpenApiCodec((ORIGIN,))
 PNG = b"\x89PNG\r\n\x1a\n\0\xff"

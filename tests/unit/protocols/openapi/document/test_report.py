@@ -11,7 +11,7 @@ from gateway.core.jsontext import encode
 from gateway.protocols.common.listing import Group, Report, decode_report, decode_summary
 from gateway.protocols.openapi.document.tools import decoder, read_operations
 from gateway.settings.load import read
-from tests.unit.openapi.documents import root, terms
+from tests.unit.protocols.openapi.document.documents import root, terms
 
 TENANT = {"name": "X-Tenant", "in": "header", "required": True, "schema": {"type": "string"}}
 FLOW = {"clientCredentials": {"tokenUrl": "https://login.example/token", "scopes": {}}}

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.protocols.openapi.document.plan import Access, Where
 from gateway.protocols.openapi.document.requests import MAX_HEAD_BYTES
-from tests.unit.openapi.requesting import header, parameter, plan_of, refusal, send, sent_as
+from tests.unit.protocols.openapi.document.requesting import header, parameter, plan_of, refusal, send, sent_as
 
 TENANT = parameter("header", "X-Tenant")
 

@@ -13,7 +13,15 @@ from msgspec import Raw
 from gateway.core import jsontext
 from gateway.core.wire import WireRequest
 from gateway.protocols.openapi.document.plan import BodyPlan, Field
-from tests.unit.openapi.requesting import body_plan, header, parameter, parts_of, plan_of, refusal, send
+from tests.unit.protocols.openapi.document.requesting import (
+    body_plan,
+    header,
+    parameter,
+    parts_of,
+    plan_of,
+    refusal,
+    send,
+)
 
 FORM = "application/x-www-form-urlencoded"
 PICTURE = bytes(range(256))

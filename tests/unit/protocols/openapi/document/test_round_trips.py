@@ -25,7 +25,7 @@ from gateway.protocols.openapi.document.plan import OperationTool
 from gateway.protocols.openapi.document.requests import request_of
 from gateway.protocols.openapi.document.tools import decoder, read_operations
 from gateway.schemas import CompiledSchema
-from tests.unit.openapi.documents import root, terms
+from tests.unit.protocols.openapi.document.documents import root, terms
 
 
 class Type(NamedTuple):

@@ -9,7 +9,7 @@ import pytest
 from gateway.protocols.openapi.document.outputs import BINARY, LOCATION
 from gateway.protocols.openapi.document.plan import OperationError
 from gateway.schemas import CompiledSchema
-from tests.unit.openapi.converting import output
+from tests.unit.protocols.openapi.document.converting import output
 
 A, B = {"type": "string"}, {"type": "integer"}
 NULL = {"type": "null"}

@@ -13,7 +13,16 @@ from gateway.core.wire import WireReply
 from gateway.protocols.common.replies import BrokenReplyError, NotOursError
 from gateway.protocols.openapi.document.codec import OpenApiCodec
 from gateway.protocols.openapi.document.plan import OperationTool
-from tests.unit.openapi.calling import LENDING, ORIGIN, ROUTES_SECRET, SECRET, TOKEN, answer, called, operation
+from tests.unit.protocols.openapi.document.calling import (
+    LENDING,
+    ORIGIN,
+    ROUTES_SECRET,
+    SECRET,
+    TOKEN,
+    answer,
+    called,
+    operation,
+)
 
 CODEC = OpenApiCodec((ORIGIN,))
 PROBLEM = "application/problem+json"

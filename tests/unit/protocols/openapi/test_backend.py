@@ -14,7 +14,7 @@ from gateway.core.errors import ErrorCode
 from gateway.protocols.openapi.document.plan import AnswerPlan, KeyPlace, LentCredential
 from tests.streams import Request, http_reply
 from tests.unit.backends.facing import refusal
-from tests.unit.backends.openapi_facing import (
+from tests.unit.protocols.openapi.facing import (
     GET,
     OK,
     api,
