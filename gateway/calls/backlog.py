@@ -14,7 +14,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from gateway.core.errors import StateUnavailable
-from gateway.state.port import CALL_ID_PREFIX
+from gateway.core.model import CallKey, public_id
 
 log = logging.getLogger("gateway.backlog")
 
@@ -40,14 +40,14 @@ class Backlog:
     def __init__(self, is_up: Callable[[str], bool]) -> None:
         self._is_up = is_up
         self.lost = 0
-        self._held: dict[str, deque[Held]] = {}  # by the key of their call
+        self._held: dict[CallKey, deque[Held]] = {}  # by the key of their call
         self._count = self._bytes = 0
         self._task: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         return self._count
 
-    def hold(self, key: str, size_bytes: int, work: Work) -> bool:
+    def hold(self, key: CallKey, size_bytes: int, work: Work) -> bool:
         """Takes work that holds `size_bytes` of memory; False if there is no room for it."""
         if self._bytes + size_bytes > MAX_BYTES or self._count >= MAX_COUNT:
             return False
@@ -66,7 +66,7 @@ class Backlog:
             if self._held:
                 await asyncio.sleep(LOOK_S)  # there is no event for it
 
-    async def _do_all(self, key: str) -> None:
+    async def _do_all(self, key: CallKey) -> None:
         """Does the work for one call. Raises StateUnavailable."""
         while key in self._held:
             held = self._held[key][0]  # stays in the queue, and so is lost at the end, until it is done
@@ -75,7 +75,7 @@ class Backlog:
             except StateUnavailable:
                 raise
             except Exception:  # one piece of work must not cost the others
-                log.exception("work that waited for the state failed", extra={"calls": [CALL_ID_PREFIX + key]})
+                log.exception("work that waited for the state failed", extra={"calls": [public_id(key)]})
                 self.lost += 1
             self._held[key].popleft()
             if not self._held[key]:
@@ -86,7 +86,7 @@ class Backlog:
     async def aclose(self) -> None:
         """Drops what is still held, and logs which calls are concerned."""
         if self._task is not None and not self._task.done():
-            calls = [CALL_ID_PREFIX + key for key in islice(self._held, MAX_NAMED)]
+            calls = [public_id(key) for key in islice(self._held, MAX_NAMED)]
             extra = {"count": self._count, "calls": calls}
             log.warning("results that waited for the state are lost", extra=extra)
             self.lost += self._count

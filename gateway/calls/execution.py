@@ -13,7 +13,7 @@ from gateway.calls.preference import Preference
 from gateway.calls.status import unavailable
 from gateway.catalogue.published import PublishedTool
 from gateway.core.errors import GatewayError, StateUnavailable
-from gateway.core.model import Invocation, ToolCall, ToolResult
+from gateway.core.model import CallKey, Invocation, ToolCall, ToolResult
 from gateway.core.ports import Caller, NotDispatchedError, ServerRequest
 from gateway.core.surfaces import NO_OPTIONS, CallOptions
 from gateway.state.port import AWAITING_USER, DISPATCHING, DONE, REGISTERED, Record, State
@@ -92,7 +92,7 @@ class Execution(Struct, eq=False):
     call still runs. `is_stopped`: `stop` has ended it.
     """
 
-    key: str
+    key: CallKey
     state: State
     task: asyncio.Task[Any] | None = None
     waiter: asyncio.Future[None] | None = None

@@ -14,9 +14,9 @@ from gateway.calls.execution import CallRequest, Ending, Execution, is_answered
 from gateway.calls.outcomes import OutcomeRecorder, Run
 from gateway.calls.preference import NO_PREFERENCE
 from gateway.calls.records import CallMetadata
-from gateway.calls.status import BROKEN, CANCELLED, OUTLASTED, PREFIX, STOPPED, WITHDRAWN, status_of
+from gateway.calls.status import BROKEN, CANCELLED, OUTLASTED, STOPPED, WITHDRAWN, status_of
 from gateway.core.errors import GatewayError, StateUnavailable
-from gateway.core.model import ToolResult
+from gateway.core.model import CallKey, ToolResult, public_id
 from gateway.core.ports import Backend, DeferredBackend, NotDispatchedError
 from gateway.state.port import ACCEPTED, DISPATCHING, State
 
@@ -37,13 +37,13 @@ class Executor:
         outcomes: OutcomeRecorder,
         *,
         backends: Mapping[str, Backend],
-        callback_url: Callable[[str, str], str],
+        callback_url: Callable[[CallKey, str], str],
     ) -> None:
         self._state = state
         self._outcomes = outcomes
         self._backends = backends
         self._callback_url = callback_url
-        self._executions: dict[str, Execution] = {}
+        self._executions: dict[CallKey, Execution] = {}
         self._background: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -71,7 +71,7 @@ class Executor:
         await asyncio.gather(*late, *self._background, return_exceptions=True)
 
     def execute(
-        self, key: str, metadata: CallMetadata, request: CallRequest, started_at: float
+        self, key: CallKey, metadata: CallMetadata, request: CallRequest, started_at: float
     ) -> Coroutine[Any, Any, Ending]:
         """Begins to run a call; awaiting the result waits for its end as long as its caller does.
 
@@ -102,7 +102,7 @@ class Executor:
                 if backend.deferred:
                     ending = await self._dispatch(backend, execution, metadata, request, started_at)
                 else:
-                    ending = await backend.call(replace(request.invocation, call_id=PREFIX + key), execution)
+                    ending = await backend.call(replace(request.invocation, call_id=public_id(key)), execution)
             except NotDispatchedError:
                 ending = None
             except GatewayError as refusal:
@@ -144,7 +144,8 @@ class Executor:
         assert deferred is not None  # as in the metadata of every call of such a backend
         invocation = replace(
             request.invocation,
-            call_id=PREFIX + key,
+            call_id=public_id(key),
+            key=key,
             group=metadata.group,
             config_ids=request.tool.route.config_ids,
             run=deferred.run,
@@ -157,11 +158,11 @@ class Executor:
                 self.cancel_in(self.seconds_until(started_at + deferred.cancel_after_s), key, backend.name, metadata)
         return result
 
-    def cancel_in(self, seconds: float, key: str, backend: str, metadata: CallMetadata) -> None:
+    def cancel_in(self, seconds: float, key: CallKey, backend: str, metadata: CallMetadata) -> None:
         """Cancels a call after so many seconds, unless it is over then or waits for its user."""
         self.in_background(self._cancel_after(seconds, key, backend, metadata))
 
-    async def _cancel_after(self, seconds: float, key: str, backend: str, metadata: CallMetadata) -> None:
+    async def _cancel_after(self, seconds: float, key: CallKey, backend: str, metadata: CallMetadata) -> None:
         try:
             record = await self._state.wait(key, seconds)
             if record is not None and record.state <= ACCEPTED and await self._outcomes.settle(key, OUTLASTED):
@@ -169,20 +170,20 @@ class Executor:
         except StateUnavailable:
             log.warning("a call that took too long could not be cancelled", extra={"backend": backend})
 
-    async def abort(self, key: str, backend: str, metadata: CallMetadata, ending: ToolResult) -> None:
+    async def abort(self, key: CallKey, backend: str, metadata: CallMetadata, ending: ToolResult) -> None:
         """Stops the execution of a call that has ended, and cancels it at its tool server if that is possible."""
         self._stop(key, ending)
         adapter = self._backends.get(backend)
         if adapter is not None and adapter.deferred and metadata.deferred is not None:
-            await adapter.cancel(PREFIX + key, metadata.deferred.run, metadata.group)
+            await adapter.cancel(key, metadata.deferred.run, metadata.group)
 
-    def _stop(self, key: str, ending: Ending) -> None:
+    def _stop(self, key: CallKey, ending: Ending) -> None:
         """Stops the execution of a call, if it runs here."""
         execution = self._executions.pop(key, None)
         if execution is not None:
             execution.stop(ending)
 
-    def look_again(self, key: str) -> None:
+    def look_again(self, key: CallKey) -> None:
         """Reads the record of a call that another process has changed; stops a call that was cancelled there."""
         execution = self._executions.get(key)
         if execution is not None:
@@ -197,7 +198,7 @@ class Executor:
             elif is_answered(record):
                 self.note_answer(execution.key)
 
-    def note_answer(self, key: str) -> None:
+    def note_answer(self, key: CallKey) -> None:
         """Ends the waiting for a call that is answered; its acknowledgement is awaited for a moment all the same."""
         execution = self._executions.get(key)
         if execution is not None:

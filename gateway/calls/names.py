@@ -10,7 +10,7 @@ from functools import lru_cache, partial
 
 import msgspec
 
-from gateway.core.model import SINGLE_CALL_GROUP, CallContext, ToolCall
+from gateway.core.model import SINGLE_CALL_GROUP, CallContext, CallKey, ToolCall
 from gateway.core.sealing import Digester, hashed, hashers
 from gateway.redisclient.store import MARKS, partition_of
 
@@ -29,7 +29,7 @@ _pack = msgspec.msgpack.Encoder(order="sorted").encode
 
 
 # The owner of its quota, its key, its fingerprint, and the latter two under older keys.
-Names = tuple[str, str, str, tuple[tuple[str, str], ...]]
+Names = tuple[str, CallKey, str, tuple[tuple[str, str], ...]]
 
 
 class CallNames:
@@ -79,22 +79,23 @@ class CallNames:
             content = _pack((ref.tool, ref.version, call.arguments))  # two thirds of the cost of JSON
         except OverflowError:  # MessagePack has no integers beyond 64 bits
             content = _encode((ref.tool, ref.version, call.arguments))
+        key = CallKey(mark + hashed(self._call, name))
         if self._alone:  # no call is older than the process and its keys
-            return owners[0], mark + hashed(self._call, name), str(hash(content)), ()
+            return owners[0], key, str(hash(content)), ()
         older = tuple([(mark + hashed(one, name), hashed(other, content)) for one, other in self._older])
-        return owners[0], mark + hashed(self._call, name), hashed(self._content, content), older
+        return owners[0], key, hashed(self._content, content), older
 
     def unkeyed(self, principal: str, call: ToolCall) -> Names:
         """The names of a call without an id: a random key, and its question as the fingerprint."""
         owners, _, mark = self._known(principal)
-        return owners[0], mark + secrets.token_urlsafe(RANDOM_BYTES), self.question(principal, call), ()
+        return owners[0], CallKey(mark + secrets.token_urlsafe(RANDOM_BYTES)), self.question(principal, call), ()
 
     def of_request(self, principal: str, request_key: str, call: ToolCall) -> Names:
         """The names of a call that its request identifies. The fingerprint includes the user that it is for."""
         (key, *older_keys), ref = self.keys_of_request(principal, request_key), call.ref
         content = _encode((ref.tool, ref.version, call.arguments, *_user(call.context)))
         older = zip(older_keys, [hashed(other, content) for _, other in self._older], strict=True)
-        return self.owners(principal)[0], key, hashed(self._content, content), tuple(older)
+        return self.owners(principal)[0], CallKey(key), hashed(self._content, content), tuple(older)
 
     def keys_of_request(self, principal: str, request_key: str) -> tuple[str, ...]:
         """The keys of the call that a request began; never those of a call with an id, which has no tabs."""

@@ -11,14 +11,15 @@ from itertools import islice
 
 from gateway.calls.outcomes import OutcomeRecorder, run_of
 from gateway.calls.records import CallMetadata, is_keyed, metadata_of
-from gateway.calls.status import PREFIX, UNREMEMBERED, UNSENT
+from gateway.calls.status import UNREMEMBERED, UNSENT
 from gateway.core.errors import StateUnavailable
+from gateway.core.model import CallKey, public_id
 from gateway.core.ports import Backend
 from gateway.state.port import UNKNOWN, CallState, Record, State
 
 log = logging.getLogger("gateway.calls")
 
-CancelIn = Callable[[float, str, str, CallMetadata], None]  # seconds, key, backend, metadata
+CancelIn = Callable[[float, CallKey, str, CallMetadata], None]  # seconds, key, backend, metadata
 
 LOOK_S = 3.0  # between two searches for orphans; a lease is 10 s
 AT_ONCE = 100  # calls taken over in one search
@@ -59,7 +60,7 @@ class _Adoption:
         self._outcomes = outcomes
         self._backends = backends
         self._cancel_in = cancel_in
-        self._stranded: OrderedDict[str, str] = OrderedDict()  # by their keys, the names of their backends
+        self._stranded: OrderedDict[CallKey, str] = OrderedDict()  # by their keys, the names of their backends
 
     async def claim(self) -> bool:
         """Takes over some calls; returns whether there may be more. Raises StateUnavailable."""
@@ -70,7 +71,7 @@ class _Adoption:
 
     async def _adopt(self, record: Record) -> None:
         about = {"backend": record.backend, "state": record.state.name.lower()}
-        log.warning("the process that ran a call has died", extra=about | {"toolgate_call_id": PREFIX + record.key})
+        log.warning("the process that ran a call has died", extra=about | {"toolgate_call_id": public_id(record.key)})
         if record.state is CallState.REGISTERED:
             if is_keyed(record):
                 await self._state.forget(record.key)  # who repeats it sends its arguments again
@@ -95,7 +96,7 @@ class _Adoption:
         if backend is None:
             self._strand(record)
         elif backend.deferred and deferred is not None:
-            await backend.resume(PREFIX + record.key, deferred.run)
+            await backend.resume(record.key, deferred.run)
 
     def _strand(self, record: Record) -> None:
         if len(self._stranded) < MAX_STRANDED:

@@ -15,10 +15,10 @@ from msgspec.structs import replace
 
 from gateway.calls.backlog import Backlog
 from gateway.calls.records import CallMetadata, is_keyed, metadata_of, pack, pack_metadata, pack_refusal, unpack
-from gateway.calls.status import CHALLENGE_TOO_LARGE, PREFIX, TOO_LARGE, CallStatus, result_of, status_of
+from gateway.calls.status import CHALLENGE_TOO_LARGE, TOO_LARGE, CallStatus, result_of, status_of
 from gateway.catalogue.published import PublishedTool
 from gateway.core.errors import GatewayError, StateUnavailable
-from gateway.core.model import JsonObject, ToolResult
+from gateway.core.model import CallKey, JsonObject, ToolResult, public_id
 from gateway.state.port import MAX_NOTE_BYTES, UNKNOWN, CallState, OutcomeTooLarge, Record, State
 
 log = logging.getLogger("gateway.calls")
@@ -64,11 +64,11 @@ class OutcomeRecorder:
     def __init__(self, state: State, ended: Callable[[Run, ToolResult | GatewayError], None]) -> None:
         self._state = state
         self.ended = ended
-        self._large: dict[str, bytes] = {}  # packed: as objects they may weigh twenty times as much
+        self._large: dict[CallKey, bytes] = {}  # packed: as objects they may weigh twenty times as much
         self._large_bytes = 0
         self.backlog = Backlog(state.is_up_for)
 
-    async def settle(self, key: str, result: ToolResult, run: Run | None = None, *, can_wait: bool = True) -> bool:
+    async def settle(self, key: CallKey, result: ToolResult, run: Run | None = None, *, can_wait: bool = True) -> bool:
         """Ends a call; False if it has ended already, or is not known.
 
         While the state is away the result is held until it is back, which counts as done. Raises StateUnavailable if
@@ -95,13 +95,13 @@ class OutcomeRecorder:
             self.ended(run, result)
         return is_over
 
-    async def _settle_large(self, key: str, packed: bytes) -> bool:
+    async def _settle_large(self, key: CallKey, packed: bytes) -> bool:
         """Ends a call with a result that is too large to be recorded, and holds it for callers who wait here.
 
         It is held also if this raises StateUnavailable: the call may have ended all the same.
         """
         if key not in self._large:
-            extra = {"toolgate_call_id": PREFIX + key, "bytes": len(packed)}
+            extra = {"toolgate_call_id": public_id(key), "bytes": len(packed)}
             log.warning("a result is too large to be stored", extra=extra)
             if self._large_bytes + len(packed) <= MAX_LARGE_BYTES:
                 self._large[key] = packed
@@ -110,27 +110,27 @@ class OutcomeRecorder:
         asyncio.get_running_loop().call_later(LARGE_S, self._drop_large, key)
         return is_over
 
-    def _drop_large(self, key: str) -> None:
+    def _drop_large(self, key: CallKey) -> None:
         self._large_bytes -= len(self._large.pop(key, b""))
 
-    async def wait(self, key: str, timeout_s: float) -> CallStatus:
+    async def wait(self, key: CallKey, timeout_s: float) -> CallStatus:
         """Waits for the end of a call, wherever it comes from; None if it still runs then, as far as is known."""
         if timeout_s:  # else it would be luck what is answered: perhaps a refusal that became a result
             with suppress(StateUnavailable):
                 return self._whole(key, status_of(await self._state.wait(key, timeout_s)))
         return None
 
-    def _whole(self, key: str, status: CallStatus) -> CallStatus:
+    def _whole(self, key: CallKey, status: CallStatus) -> CallStatus:
         """The status of a call for a caller who waited for it: with its result, even if that was too large."""
         return unpack(self._large[key]) if key in self._large and status == TOO_LARGE else status
 
-    async def _settle_later(self, key: str, packed: bytes) -> None:
+    async def _settle_later(self, key: CallKey, packed: bytes) -> None:
         """Ends a call with a result that was held as text, because as objects it may weigh twenty times as much."""
         result = unpack(packed)
         assert isinstance(result, ToolResult)  # as it was packed
         await self.settle(key, result, can_wait=False)
 
-    async def _give_back(self, key: str, result: ToolResult, run: Run | None) -> bool:
+    async def _give_back(self, key: CallKey, result: ToolResult, run: Run | None) -> bool:
         """Lets a call that failed with `can_retry` be begun anew, if it is ours and has an id to repeat it by.
 
         With this result on record the retry that it asks for could never succeed.
@@ -144,19 +144,19 @@ class OutcomeRecorder:
         self.ended(run or run_of(record), result)
         return True
 
-    async def settled(self, key: str) -> ToolResult | None:
+    async def settled(self, key: CallKey) -> ToolResult | None:
         """The recorded result of a call. Raises StateUnavailable."""
         status = status_of(await self._state.get(key))
         return status if isinstance(status, ToolResult) else None
 
-    async def _run(self, key: str) -> Run | None:
+    async def _run(self, key: CallKey) -> Run | None:
         """The run of a call; None if its record is gone or unreadable, or the run was counted as unknown already."""
         record = self._state.local_record(key) or await self._state.get(key)
         if record is None or record.state is UNKNOWN or not record.note:
             return None
         return run_of(record)
 
-    async def refuse(self, key: str, refusal: GatewayError, run: Run, *, delivered: bool) -> None:
+    async def refuse(self, key: CallKey, refusal: GatewayError, run: Run, *, delivered: bool) -> None:
         """Ends a call that did not run: takes it back if its caller gets the refusal, else records that.
 
         Raises StateUnavailable.
@@ -167,7 +167,7 @@ class OutcomeRecorder:
         else:
             await self.settle(key, result_of(refusal), run)
 
-    async def challenge(self, key: str, challenge: JsonObject) -> bool:
+    async def challenge(self, key: CallKey, challenge: JsonObject) -> bool:
         """Makes a call wait for its user; this challenge replaces any before it.
 
         Returns and raises as `settle`.
@@ -179,7 +179,7 @@ class OutcomeRecorder:
                 return True
             raise
 
-    async def _challenge(self, key: str, challenge: JsonObject) -> bool:
+    async def _challenge(self, key: CallKey, challenge: JsonObject) -> bool:
         record = await self._state.get(key)
         if record is None or not record.note:
             return False
@@ -188,7 +188,7 @@ class OutcomeRecorder:
         consent_state = metadata.consent_state if challenge == metadata.challenge else (time.time(), False)
         return await self._ask(key, replace(metadata, challenge=challenge, consent_state=consent_state))
 
-    async def consent(self, key: str, challenge: JsonObject) -> None:
+    async def consent(self, key: CallKey, challenge: JsonObject) -> None:
         """Notes that the user has agreed to open the URL of a challenge, if the call still waits for that.
 
         Raises StateUnavailable.
@@ -200,14 +200,14 @@ class OutcomeRecorder:
         if metadata.challenge == challenge:
             await self._ask(key, replace(metadata, consent_state=(time.time(), True)))
 
-    async def _ask(self, key: str, metadata_with_consent: CallMetadata) -> bool:
+    async def _ask(self, key: CallKey, metadata_with_consent: CallMetadata) -> bool:
         """Makes a call wait for its user, with this metadata."""
         metadata = pack_metadata(metadata_with_consent)
         if len(metadata) > MAX_NOTE_BYTES:
             return await self.settle(key, CHALLENGE_TOO_LARGE, can_wait=False)
         return await self._state.advance(key, NOT_OVER, CallState.AWAITING_USER, note=metadata)
 
-    async def _forget(self, key: str, outcome: bytes) -> None:
+    async def _forget(self, key: CallKey, outcome: bytes) -> None:
         """Lets a call be begun anew; callers who joined it, or ask for it until then, get the outcome of this run."""
         try:
             await self._state.forget(key, outcome)

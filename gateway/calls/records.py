@@ -11,8 +11,8 @@ from msgspec import Raw, Struct
 
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.jsontext import ALWAYS_HERE_BYTES, is_wide
-from gateway.core.model import Decode, Json, JsonObject, ToolFailure, ToolResult
-from gateway.state.port import CALL_ID_PREFIX, Record
+from gateway.core.model import Decode, Json, JsonObject, ToolFailure, ToolResult, public_id
+from gateway.state.port import Record
 
 MAX_DIGESTED_BYTES = 1 << 20  # a millisecond on the event loop
 
@@ -99,7 +99,7 @@ def metadata_of(record: Record) -> CallMetadata:
 
 def is_keyed(record: Record) -> bool:
     """Whether the caller gave the call an id, by which it can be repeated."""
-    return bool(record.note) and metadata_of(record).call_id != CALL_ID_PREFIX + record.key
+    return bool(record.note) and metadata_of(record).call_id != public_id(record.key)
 
 
 def pack(result: ToolResult, ended_s: float = 0.0) -> bytes:

@@ -7,7 +7,7 @@ import time
 from gateway.calls.execution import CallRequest
 from gateway.calls.names import CallNames, new_run
 from gateway.calls.records import CallMetadata, DeferredCall, pack_metadata
-from gateway.calls.status import PREFIX
+from gateway.core.model import public_id
 from gateway.state.port import DISPATCHING, NewCall
 
 MAX_PATTERN_CHARACTERS = 2048  # of a route, in the metadata of each of its calls
@@ -29,7 +29,7 @@ def registration(request: CallRequest, names: CallNames) -> tuple[NewCall, CallM
     metadata = CallMetadata(
         dialect=request.dialect,
         wire_version=request.wire_version,
-        call_id=call_id or PREFIX + key,
+        call_id=call_id or public_id(key),
         tool=request.tool.id,
         group=request.invocation.group,
         user="" if request.caller.user_id is None else names.users(principal, request.caller.user_id)[0],

@@ -1,7 +1,7 @@
 """The life of a remembered call: registered, run once, joined by its repetitions, remembered for a while.
 
 Remembered are calls with a `call_id` of the caller's, calls to tool servers that answer later, and calls whose caller
-will not wait. No others come here. The states are those of `state.port`. Tool servers get `tg-` and the key as call id.
+will not wait. No others come here. The states are those of `state.port`. Tool servers get the public id of its key.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from gateway.calls.status import (
     CANCELLED,
     NOT_FOUND,
     NOT_KEPT_PACKED,
-    PREFIX,
     WITHDRAWN,
     CallStatus,
     CallView,
@@ -36,7 +35,7 @@ from gateway.calls.status import (
 )
 from gateway.calls.stored_calls import StoredCalls, mark_delivered
 from gateway.core.errors import GatewayError, StateUnavailable
-from gateway.core.model import JsonObject, ToolResult
+from gateway.core.model import CallKey, JsonObject, ToolResult, public_id
 from gateway.core.ports import Backend
 from gateway.core.sealing import Digester
 from gateway.state.port import AWAITING_USER, DONE, BeginResult, Conflict, Created, Exists, Full, NewCall, Record, State
@@ -60,7 +59,7 @@ class Calls:
         outcomes: OutcomeRecorder,
         *,
         backends: Mapping[str, Backend],
-        callback_url: Callable[[str, str], str],
+        callback_url: Callable[[CallKey, str], str],
         alone: bool = False,
     ) -> None:
         self._state = state
@@ -151,7 +150,7 @@ class Calls:
             request.server_request.keep()
         ending: ToolResult | GatewayError = BROKEN
         try:
-            ending = await backend.call(replace(request.invocation, call_id=PREFIX + new.key))
+            ending = await backend.call(replace(request.invocation, call_id=public_id(new.key)))
         except GatewayError as refusal:
             refusal.drop_trace()
             ending = refusal
@@ -184,10 +183,10 @@ class Calls:
             left = NOT_KEPT_PACKED if view.metadata.deferred is None else pack_not_kept(view.status)
             if is_repeatable and len(packed := pack(view.status)) <= MAX_REPEATED_BYTES:
                 left = packed
-            self._state.reduce(view.id.removeprefix(PREFIX), left)
+            self._state.reduce(view.key, left)
         return view
 
-    async def _abandon(self, key: str, backend: str, metadata: CallMetadata) -> None:
+    async def _abandon(self, key: CallKey, backend: str, metadata: CallMetadata) -> None:
         """Cancels a call whose caller has left without its id, and so can neither look for it nor cancel it.
 
         One that waits for its user stays: the same call finds it, asked again.
@@ -202,7 +201,7 @@ class Calls:
         except StateUnavailable:
             log.warning("a call whose caller left could not be cancelled", extra={"backend": backend})
 
-    async def consent_status(self, key: str) -> str:
+    async def consent_status(self, key: CallKey) -> str:
         """The status of the consent a call waits for: pending, completed or failed."""
         try:
             status = status_of(await self._state.get(key))
@@ -214,22 +213,20 @@ class Calls:
 
     # For backends (`ports.Outcomes`).
 
-    async def settle(self, call_id: str, result: ToolResult) -> bool:
+    async def settle(self, key: CallKey, result: ToolResult) -> bool:
         """Ends a call; False if it is over already or not known. Raises StateUnavailable if it cannot be held back."""
-        key = call_id.removeprefix(PREFIX)
         has_ended = await self._outcomes.settle(key, result)
         if has_ended:
             self._executor.note_answer(key)
         return has_ended
 
-    async def has_ended_with(self, call_id: str, result: ToolResult) -> bool:
+    async def has_ended_with(self, key: CallKey, result: ToolResult) -> bool:
         """Whether a call ended with a result that is equal to this one, if that is known. Raises StateUnavailable."""
-        record = await self._state.get(call_id.removeprefix(PREFIX))
+        record = await self._state.get(key)
         return record is not None and record.outcome is not None and is_outcome(record.outcome, result)
 
-    async def is_open(self, call_id: str, run: str) -> bool:
+    async def is_open(self, key: CallKey, run: str) -> bool:
         """Whether an outcome of that run still counts; True while the state is away."""
-        key = call_id.removeprefix(PREFIX)
         try:
             record = self._state.local_record(key) or await self._state.get(key)
         except StateUnavailable:
@@ -239,9 +236,8 @@ class Calls:
         deferred = metadata_of(record).deferred if record.note else None
         return deferred is None or deferred.run == run
 
-    async def challenge(self, call_id: str, challenge: JsonObject) -> bool:
+    async def challenge(self, key: CallKey, challenge: JsonObject) -> bool:
         """Makes a call wait for its user; returns and raises as `settle`."""
-        key = call_id.removeprefix(PREFIX)
         waits = await self._outcomes.challenge(key, challenge)
         if waits:
             self._executor.note_answer(key)

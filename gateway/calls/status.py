@@ -11,10 +11,9 @@ from msgspec import Struct
 
 from gateway.calls.records import CallMetadata, metadata_of, pack, pack_digest, unpack, unpack_dated
 from gateway.core.errors import ErrorCode, FailureCode, GatewayError
-from gateway.core.model import Json, JsonObject, ToolFailure, ToolResult
-from gateway.state.port import AWAITING_USER, CALL_ID_PREFIX, UNKNOWN, Conflict, Expired, Full, Quota, Record
+from gateway.core.model import CallKey, Json, JsonObject, ToolFailure, ToolResult, public_id
+from gateway.state.port import AWAITING_USER, UNKNOWN, Conflict, Expired, Full, Quota, Record
 
-PREFIX = CALL_ID_PREFIX
 MISSING = "missing_requirements"  # a member of the error of a failure that was a refusal
 RETRY_AFTER_MS = 1000  # of a call that still runs; to join it costs next to nothing
 STATE_RETRY_S = 1.0
@@ -82,17 +81,22 @@ CallStatus = ToolResult | GatewayError | Consent | NotFound | None  # None: it s
 class CallView(Struct, frozen=True, gc=False):
     """A call as one caller gets to see it.
 
-    `id` is ours. `remembered`: it can be asked for by that id. `joined`: nothing was run for this caller. `ended_s` is
-    when it ended, by `time.time()`; 0: that is not known.
+    `remembered`: it can be asked for by its `id`. `joined`: nothing was run for this caller. `ended_s` is when it
+    ended, by `time.time()`; 0: that is not known.
     """
 
-    id: str
+    key: CallKey
     metadata: CallMetadata
     backend: str
     status: ToolResult | Consent | GatewayError | None
     remembered: bool = True
     joined: bool = True
     ended_s: float = 0.0
+
+    @property
+    def id(self) -> str:
+        """The id by which its caller may name it, beside one of the caller's own."""
+        return public_id(self.key)
 
     @property
     def is_keyed(self) -> bool:
@@ -137,16 +141,15 @@ def result_of(refusal: GatewayError) -> ToolResult:
     return ToolResult(failure=failure)
 
 
-def view_of(key: str, metadata: CallMetadata, backend: str, status: CallStatus, *, joined: bool = True) -> CallView:
+def view_of(key: CallKey, metadata: CallMetadata, backend: str, status: CallStatus, *, joined: bool = True) -> CallView:
     """A call as the caller who began or joined it gets to see it.
 
     It is not remembered if it was refused, or failed in a way that lets it be repeated; nor is a call without an id of
     its caller's whose caller has waited for the result.
     """
-    ours = PREFIX + key
     if isinstance(status, ToolResult):
         failure = status.failure
-        if metadata.call_id == ours:
+        if metadata.call_id == public_id(key):
             remembered = joined or status is UNREMEMBERED
         else:
             remembered = failure is None or not failure.can_retry
@@ -154,7 +157,7 @@ def view_of(key: str, metadata: CallMetadata, backend: str, status: CallStatus, 
         status, remembered = GONE, True
     else:
         remembered = not isinstance(status, GatewayError)
-    return CallView(ours, metadata, backend, status, remembered, joined)
+    return CallView(key, metadata, backend, status, remembered, joined)
 
 
 def view_of_record(record: Record) -> CallView:
@@ -168,7 +171,7 @@ def view_of_record(record: Record) -> CallView:
     if isinstance(status, GatewayError):  # it was refused to the caller who began it, not to this one
         status = result_of(status)
     return CallView(
-        id=PREFIX + record.key, metadata=metadata_of(record), backend=record.backend, status=status, ended_s=ended_s
+        key=record.key, metadata=metadata_of(record), backend=record.backend, status=status, ended_s=ended_s
     )
 
 

@@ -14,7 +14,6 @@ from gateway.calls.outcomes import OutcomeRecorder
 from gateway.calls.records import CallMetadata, metadata_of
 from gateway.calls.status import (
     CANCELLED,
-    PREFIX,
     WITHDRAWN,
     CallView,
     Consent,
@@ -24,7 +23,7 @@ from gateway.calls.status import (
     view_of_record,
 )
 from gateway.core.errors import ErrorCode, GatewayError, StateUnavailable
-from gateway.core.model import JsonObject, ToolResult
+from gateway.core.model import JsonObject, ToolResult, key_of
 from gateway.core.ports import Caller
 from gateway.state.port import DONE, Record, State
 
@@ -109,9 +108,8 @@ class StoredCalls:
         if not (call_id.isascii() and call_id.isprintable()):
             return None
         own = self._names.keys_of_id(caller.principal, call_id, caller.user_id)
-        ours = (
-            (call_id.removeprefix(PREFIX),) if call_id.startswith(PREFIX + self._names.mark(caller.principal)) else ()
-        )
+        key = key_of(call_id)
+        ours = () if key is None or not key.startswith(self._names.mark(caller.principal)) else (key,)
         owners, gone = self._names.owners(caller.principal), []
         for key in (*ours, *own):
             try:

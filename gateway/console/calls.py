@@ -10,11 +10,10 @@ from collections.abc import Callable, Collection, Mapping
 from time import perf_counter
 
 from gateway.calls.records import metadata_of
-from gateway.calls.status import PREFIX
 from gateway.calls.stored_calls import StoredCalls
 from gateway.console.view import RefusedQuestionError, text_of
 from gateway.core.errors import StateUnavailable
-from gateway.core.model import JsonObject
+from gateway.core.model import JsonObject, public_id
 from gateway.pipeline.request import Request
 from gateway.state.port import ACCEPTED, AWAITING_USER, REGISTERED, Record, State
 
@@ -50,10 +49,10 @@ class RunningCalls:
         """A call with a record. `callers` are those who wait here, by the ids they gave their calls."""
         metadata = metadata_of(record)
         tool, _, version = metadata.tool.partition("@")
-        own_id = None if metadata.call_id == PREFIX + record.key else metadata.call_id
+        own_id = None if metadata.call_id == public_id(record.key) else metadata.call_id
         age_s = max(0.0, self._clock() - metadata.begun_s) if metadata.begun_s else 0.0
         return {
-            "id": PREFIX + record.key,
+            "id": public_id(record.key),
             "state": STATES.get(record.state, "running"),
             "tool": tool,
             "version": version,
@@ -88,7 +87,7 @@ class RunningCalls:
         """
         id_ = text_of(about, "id")
         for record in self._state.unfinished():
-            if PREFIX + record.key == id_:
+            if public_id(record.key) == id_:
                 try:
                     return {"is_cancelled": await self._earlier.end(record)}
                 except StateUnavailable as exc:

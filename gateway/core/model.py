@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NewType, TypeAlias
 
 from msgspec import Raw, Struct
 from msgspec.json import Encoder
@@ -18,6 +18,20 @@ JsonObject: TypeAlias = dict[str, Any]
 Decode: TypeAlias = Literal["auto", "always", "never"]  # whether a text result of a callback tool is read as JSON
 # Of a call: an object, or its JSON text where there are so many values that reading them would hold up other calls.
 Arguments: TypeAlias = JsonObject | Raw
+# A call inside the gateway, and in what it stores. Callers, tool servers and logs know it by `public_id`.
+CallKey = NewType("CallKey", str)
+CALL_ID_PREFIX = "tg-"
+
+
+def public_id(key: CallKey) -> str:
+    """The id of a call as callers and tool servers know it, and as logs name it (`toolgate_call_id`)."""
+    return CALL_ID_PREFIX + key
+
+
+def key_of(call_id: str) -> CallKey | None:
+    """The key of a call from its public id; None for an id of another form."""
+    key = call_id.removeprefix(CALL_ID_PREFIX)
+    return None if key is call_id else CallKey(key)
 
 
 class AuthorizationRequirement(Struct, frozen=True, kw_only=True):
@@ -176,9 +190,9 @@ class Invocation(Struct, frozen=True, kw_only=True):
     `timeout_s` bounds the whole exchange; `idempotent` allows a second sending. `group` is the conversation the call
     belongs to and `ancestors` those it grew from, root first: opaque, never the caller's own words. `config_ids` are
     the configurations of the tool that the caller may pick. `authorization_urls` are where its user grants access, by
-    provider id, for tools that need that. `run` tells this run from all others: a caller's own id comes back as the
-    same `call_id` once it may run anew. Only asynchronous backends are given one. `report` takes how far the run has
-    come, at once; None: nobody wants to know.
+    provider id, for tools that need that. `key` names the call to `ports.Outcomes`, and `run` tells this run of it from
+    all others: a caller's own id comes back as the same `key` once it may run anew. Only deferred backends get them.
+    `report` takes how far the run has come, at once; None: nobody wants to know.
     """
 
     call_id: str
@@ -195,6 +209,7 @@ class Invocation(Struct, frozen=True, kw_only=True):
     ancestors: tuple[str, ...] = ()
     config_ids: frozenset[str] = frozenset()
     authorization_urls: Mapping[str, str] = {}
+    key: CallKey = CallKey("")
     run: str = ""
     report: Callable[[Progress], None] | None = None
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
 
-from gateway.core.model import Decode, Invocation, Json, JsonObject, Listing, ToolCall, ToolResult
+from gateway.core.model import CallKey, Decode, Invocation, Json, JsonObject, Listing, ToolCall, ToolResult
 from gateway.core.wire import Answer, Head, Headers, WireRequest
 
 Operation = Literal["call", "list", "poll", "listen"]  # rate limits count `listen` as `list`
@@ -244,7 +244,7 @@ class Receiver(Protocol):
 
     async def receive(
         self,
-        call_id: str,
+        key: CallKey,
         group: str,
         body: bytes | None,
         content_type: str | None,
@@ -288,11 +288,11 @@ class DeferredBackend(_AnyBackend, Protocol):
         """
         ...
 
-    async def resume(self, call_id: str, run: str) -> None:
+    async def resume(self, key: CallKey, run: str) -> None:
         """Looks for the outcome of a call that another replica sent; `run` as in `Invocation`."""
         ...
 
-    async def cancel(self, call_id: str, run: str, group: str) -> None:
+    async def cancel(self, key: CallKey, run: str, group: str) -> None:
         """Asks the tool server once, without waiting for it, to cancel a run."""
         ...
 
@@ -303,19 +303,19 @@ Backend = SyncBackend | DeferredBackend  # `deferred` tells which
 class Outcomes(Protocol):
     """Where deferred backends report the outcomes of calls, on any replica."""
 
-    async def settle(self, call_id: str, result: ToolResult) -> bool:
+    async def settle(self, key: CallKey, result: ToolResult) -> bool:
         """Ends a call; False if it has ended already or is not known."""
         ...
 
-    async def has_ended_with(self, call_id: str, result: ToolResult) -> bool:
+    async def has_ended_with(self, key: CallKey, result: ToolResult) -> bool:
         """Whether a call ended with a result that is equal to this one, as far as that is still known."""
         ...
 
-    async def is_open(self, call_id: str, run: str) -> bool:
+    async def is_open(self, key: CallKey, run: str) -> bool:
         """Whether an outcome of that run still counts, as far as this replica knows."""
         ...
 
-    async def challenge(self, call_id: str, challenge: JsonObject) -> bool:
+    async def challenge(self, key: CallKey, challenge: JsonObject) -> bool:
         """Reports that the user must first consent at `challenge["url"]`, which replaces an earlier one.
 
         The call stays open. False as for `settle`.

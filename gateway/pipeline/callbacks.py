@@ -14,9 +14,9 @@ from hmac import compare_digest
 
 from gateway.calls.backlog import Backlog
 from gateway.calls.records import DeferredCall, metadata_of
-from gateway.calls.status import PREFIX
 from gateway.catalogue.published import PublishedTool
 from gateway.core.errors import GatewayError, StateUnavailable
+from gateway.core.model import CallKey, public_id
 from gateway.core.ports import Receiver
 from gateway.core.sealing import Digester, hashed, hashers
 from gateway.core.tracing import Trace
@@ -42,12 +42,12 @@ class CallbackTokens:
     def __init__(self, digester: Digester) -> None:
         self._hashers = hashers(digester.digests("callback"), PURPOSE, MAC_BYTES)
 
-    def mint(self, key: str, run: str) -> str:
+    def mint(self, key: CallKey, run: str) -> str:
         """A token for the outcome of this run of the call with this key."""
         signed = f"{key}.{run}"
         return f"{signed}.{hashed(self._hashers[0], signed.encode())}"
 
-    def open(self, token: str) -> tuple[str, str] | None:
+    def open(self, token: str) -> tuple[CallKey, str] | None:
         """The key of the call and its run; None for a token that was not made here."""
         if not token.isascii():  # ours are; the comparison in constant time takes no others
             return None
@@ -55,7 +55,7 @@ class CallbackTokens:
         for hasher in self._hashers:
             if compare_digest(hashed(hasher, signed.encode()), mac):
                 key, _, run = signed.partition(".")
-                return key, run
+                return CallKey(key), run
         return None
 
 
@@ -97,7 +97,7 @@ class Callbacks:
         if opened is None:
             return 404
         key, run = opened
-        request.toolgate_call_id = PREFIX + key
+        request.toolgate_call_id = public_id(key)
         if request.head.headers.get(b"content-encoding", IDENTITY).lower() != IDENTITY:
             return await self._refuse_compressed(request, key)
         try:
@@ -119,17 +119,17 @@ class Callbacks:
             later = partial(self._receive_later, key, run, body, content_type)
             return 200 if self._backlog.hold(key, size, later) else 503
 
-    async def _find(self, request: Request, key: str) -> Record | None:
+    async def _find(self, request: Request, key: CallKey) -> Record | None:
         """The record of a call, whose backend is noted of the request. Raises StateUnavailable."""
         record = self._state.local_record(key) or await self._state.get(key)
         request.backend = "" if record is None else record.backend
         return record
 
-    async def _refuse_compressed(self, request: Request, key: str) -> int:
+    async def _refuse_compressed(self, request: Request, key: CallKey) -> int:
         with suppress(StateUnavailable):
             if await self._find(request, key) is None:
                 return 404
-        extra = {"backend": request.backend, "toolgate_call_id": PREFIX + key, "reason": "it is compressed"}
+        extra = {"backend": request.backend, "toolgate_call_id": public_id(key), "reason": "it is compressed"}
         log.warning("a callback was refused", extra=extra)
         return 415
 
@@ -143,14 +143,16 @@ class Callbacks:
         """Whether requests to this path are taken for callbacks."""
         return path.startswith(PATH)
 
-    async def _receive_later(self, key: str, run: str, body: bytes | None, content_type: str | None) -> None:
+    async def _receive_later(self, key: CallKey, run: str, body: bytes | None, content_type: str | None) -> None:
         if await self._receive(await self._state.get(key), key, run, body, content_type) != 200:
-            log.warning("a callback that was held for the state was dropped", extra={"toolgate_call_id": PREFIX + key})
+            log.warning(
+                "a callback that was held for the state was dropped", extra={"toolgate_call_id": public_id(key)}
+            )
 
     async def _receive(
         self,
         record: Record | None,
-        key: str,
+        key: CallKey,
         run: str,
         body: bytes | None,
         content_type: str | None,
@@ -166,7 +168,7 @@ class Callbacks:
             request.trace = self._linked(request.trace, metadata.trace)
         receiver = self._receivers.get(record.backend) or self._absent(record.backend)
         return await receiver.receive(
-            PREFIX + key,
+            key,
             metadata.group,
             body,
             content_type,

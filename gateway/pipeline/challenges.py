@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from gateway.core import jsontext
 from gateway.core.errors import ErrorCode, GatewayError
-from gateway.core.model import Json, JsonObject
+from gateway.core.model import CallKey, Json, JsonObject
 from gateway.core.sealing import Sealer, Unsealable
 from gateway.core.surfaces import Awaited
 
@@ -47,7 +47,7 @@ class CallChallenge(Struct, frozen=True):
     """A challenge that the call with this key waits for; its status is in the record of the call."""
 
     backend: str
-    key: str
+    key: CallKey
 
 
 Challenge = ServerChallenge | CallChallenge
@@ -75,7 +75,7 @@ class Challenges:
             body["authorization"] = [self._public(challenge, backend) for challenge in body["authorization"]]
         return body
 
-    def public_for_call(self, challenge: JsonObject, backend: str, key: str) -> JsonObject:
+    def public_for_call(self, challenge: JsonObject, backend: str, key: CallKey) -> JsonObject:
         """The challenge that the call with this key waits for, with a `check_url` of ours."""
         return challenge | {"check_url": self._url(backend, key)}
 
@@ -104,7 +104,7 @@ class Challenges:
         except (ValueError, Unsealable):
             return None
         if _is_key(asked):  # its record has an end of its own
-            return CallChallenge(backend, asked)
+            return CallChallenge(backend, CallKey(asked))
         return ServerChallenge(backend, asked) if self._clock() < expires else None
 
 

@@ -17,12 +17,12 @@ from msgspec.structs import replace
 from gateway.calls.execution import CallRequest, with_preferred_timeout
 from gateway.calls.preference import NO_PREFERENCE, Preference, preference_of
 from gateway.calls.registry import Calls
-from gateway.calls.status import BROKEN, PREFIX, WITHDRAWN, CallView
+from gateway.calls.status import BROKEN, WITHDRAWN, CallView
 from gateway.catalogue.published import PublishedTool
 from gateway.catalogue.requirements import check_requirements, for_user, granted
 from gateway.core.errors import ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
 from gateway.core.jsontext import ALWAYS_HERE_BYTES, is_wide
-from gateway.core.model import Arguments, CallContext, Invocation, Json, ToolCall, user_of
+from gateway.core.model import Arguments, CallContext, CallKey, Invocation, Json, ToolCall, public_id, user_of
 from gateway.core.ports import Authenticator, Authorizer, Caller, Limiter, Operation, SyncBackend
 from gateway.core.surfaces import (
     NO_OPTIONS,
@@ -245,7 +245,7 @@ class Pipeline:
         if route.forward_headers:
             headers = (*forwarded_headers(request.head, route.forward_headers), *headers)
         if call.call_id is None:  # else the call is kept, and the registry of calls makes its id
-            call_id = PREFIX + next(self._digits)[:32].decode()
+            call_id = public_id(CallKey(next(self._digits)[:32].decode()))
         if context.user_id is not None or context.tokens or context.secrets:
             user = user_of(context)
         if tool.asks or context.tokens or context.secrets:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from msgspec.structs import replace
 
 from gateway.calls.outcomes import Run
-from gateway.calls.status import CANCELLED, MISSING, PREFIX, UNREMEMBERED, CallView, Consent, still_running
+from gateway.calls.status import CANCELLED, MISSING, UNREMEMBERED, CallView, Consent, still_running
 from gateway.catalogue.published import OutputCheck, PublishedTool
 from gateway.core.encoders import Encoder, KeptCall, StatusEncoder
 from gateway.core.errors import ErrorCode, FixedError, GatewayError
@@ -141,7 +141,7 @@ class ResponseBuilder:
 
     def _consent_refusal(self, view: CallView, consent: Consent) -> GatewayError:
         """The refusal of a call that waits for its user."""
-        challenge = self._challenges.public_for_call(consent.challenge, view.backend, view.id.removeprefix(PREFIX))
+        challenge = self._challenges.public_for_call(consent.challenge, view.backend, view.key)
         message = "The user has to authorize this call first."
         return GatewayError(ErrorCode.MISSING_REQUIREMENTS, message, missing={"authorization": [challenge]})
 

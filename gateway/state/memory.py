@@ -13,12 +13,12 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import islice
 
+from gateway.core.model import CallKey, public_id
 from gateway.state.common import Waiter, Waiters, check_digest, check_move, check_note
 from gateway.state.entries import SEEN_BYTES, MemoryCall, Quotas, Tombstones, Usage
 from gateway.state.port import (
     ACCEPTED,
     AWAITING_USER,
-    CALL_ID_PREFIX,
     DONE,
     RECORD_BYTES,
     SMALL_OUTCOME_BYTES,
@@ -89,7 +89,7 @@ class MemoryState:
     def trouble(self) -> str | None:
         return "there is no room left (max_bytes)" if self.capacity.is_full else None
 
-    def on_changed(self, callback: Callable[[str], None]) -> None: ...  # no other process is here
+    def on_changed(self, callback: Callable[[CallKey], None]) -> None: ...  # no other process is here
 
     def on_tools_changed(self, callback: Callable[[str], None]) -> None: ...
 
@@ -105,7 +105,7 @@ class MemoryState:
     async def aclose(self) -> None:
         """Logs which calls are lost with this process."""
         if self._pending:
-            calls = [CALL_ID_PREFIX + key for key in islice(self._pending, MAX_NAMED)]
+            calls = [public_id(call.new.key) for call in islice(self._pending.values(), MAX_NAMED)]
             details = {"count": len(self._pending), "calls": calls}
             log.warning("calls that are still running are lost", extra=details)
 

@@ -13,7 +13,8 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-CALL_ID_PREFIX = "tg-"  # and the key of a call: its id as callers and tool servers know it, and as the log names it
+from gateway.core.model import CallKey
+
 RECORD_BYTES = 1024  # counted for a record beside its note and outcome; about 700 were measured
 SMALL_OUTCOME_BYTES = 1024  # of an outcome that is taken whatever room is left: a sentence, so that each call can end
 FULL = 0.01  # of the capacity: with less than that free, it is as good as full
@@ -80,7 +81,7 @@ class StateLimits(Struct, frozen=True, kw_only=True):
 class CallFields(Struct, frozen=True, kw_only=True, gc=False):
     """What never changes of a call, except its note."""
 
-    key: str  # names the call
+    key: CallKey  # names the call
     fingerprint: str  # names its content
     principal: str  # the owner of its quota
     backend: str
@@ -238,7 +239,7 @@ class State(Protocol):
         Replicas that died are among them until their calls are taken over.
         """
 
-    def on_changed(self, callback: Callable[[str], None]) -> None:
+    def on_changed(self, callback: Callable[[CallKey], None]) -> None:
         """Sets what is called with the key of each call of this replica that another process has changed."""
 
     def on_tools_changed(self, callback: Callable[[str], None]) -> None:

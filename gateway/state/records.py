@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Raw
 
+from gateway.core.model import CallKey
 from gateway.core.sealing import Sealer, Unsealable
 from gateway.state.port import (
     DISPATCHING,
@@ -108,7 +109,7 @@ class Records:
             log.warning("a stored call cannot be opened; it counts as unknown", extra={"backend": _text(backend)})
             state, note, outcome = CallState.UNKNOWN, b"", None
         return Record(
-            key=name,
+            key=CallKey(name),
             fingerprint=_text(fingerprint),
             principal=_text(principal),
             backend=_text(backend),

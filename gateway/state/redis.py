@@ -19,6 +19,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from gateway.core.errors import StateUnavailable
+from gateway.core.model import CallKey
 from gateway.core.sealing import Sealer
 from gateway.redisclient.connections import cancel
 from gateway.redisclient.store import MARKS, PartitionStore
@@ -104,7 +105,7 @@ class RedisState:
     async def replicas(self) -> Mapping[str, float]:
         return await self._all[self._reachable()].replicas()  # each replica sends its heartbeats to every partition
 
-    def on_changed(self, callback: Callable[[str], None]) -> None:
+    def on_changed(self, callback: Callable[[CallKey], None]) -> None:
         self._reports.on_changed = callback
 
     def on_tools_changed(self, callback: Callable[[str], None]) -> None:

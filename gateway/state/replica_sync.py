@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from gateway.core.backoff import Backoff
 from gateway.core.errors import StateUnavailable
+from gateway.core.model import CallKey
 from gateway.redisclient.store import Scripts
 from gateway.state.common import Waiters
 from gateway.state.owned_calls import OwnedCalls, portions
@@ -41,7 +42,7 @@ class Reports:
         self._away = _Together(partitions, self._say_away)
         self._reached = _Together(partitions, self._say_reached)
         self._emptied = _Together(partitions, self._say_emptied)
-        self.on_changed: Callable[[str], None] = lambda key: None  # another replica has changed the call of that key
+        self.on_changed: Callable[[CallKey], None] = lambda key: None  # another replica has changed that call
         self.on_lost: Callable[[], None] = lambda: None  # data were lost
         self.on_quota: Callable[[Quota, bool], None] = lambda quota, is_full: None  # as in `port.State`
         self.on_reached: Callable[[], None] = lambda: None  # partitions can be used (again)
@@ -186,7 +187,7 @@ class ReplicaSync:
     def note_change(self, key: str) -> None:
         """Notes that another replica has changed a call."""
         self._owned.mark_changed(key)
-        self._reports.on_changed(key)
+        self._reports.on_changed(CallKey(key))
         self.look_at(key)
 
     def look_at(self, key: str) -> None:
@@ -295,7 +296,7 @@ class ReplicaSync:
                 self.look_at(key)
             if key in owned and (not state or state >= CallState.UNKNOWN):
                 self._owned.release(owned[key])
-                self._reports.on_changed(key)
+                self._reports.on_changed(CallKey(key))
             elif (now := self._owned.get(key)) is not None and now.state < state:  # it has moved on elsewhere
                 self._fetch((key,))
 

@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 from msgspec.structs import replace
 
 from gateway.calls.records import metadata_of
-from gateway.calls.status import PREFIX
-from gateway.core.model import Invocation, ToolResult
+from gateway.core.model import CallKey, Invocation, ToolResult
 from gateway.core.ports import Backend, DispatchGate, Outcomes
 from gateway.core.tracing import TRACEPARENT, Kind, Work
 from gateway.state.port import State
@@ -153,13 +152,13 @@ def outcomes_with_traces(outcomes: Outcomes, held: Callable[[str], Any], begin: 
     """
 
     def linked(work: Callable[..., Coroutine[Any, Any, bool]]) -> Callable[..., Coroutine[Any, Any, bool]]:
-        async def take(call_id: str, outcome: Any) -> bool:
-            record = held(call_id.removeprefix(PREFIX))
+        async def take(key: CallKey, outcome: Any) -> bool:
+            record = held(key)
             origin = metadata_of(record).trace if record is not None and record.note else ""
             span = begin(origin, names.OUTCOME) if origin else None
             token = current.set(span)  # what the present task was begun for has nothing to do with this call
             try:
-                return await work(call_id, outcome)
+                return await work(key, outcome)
             finally:
                 current.reset(token)
                 if span is not None:

@@ -11,7 +11,7 @@ from gateway.auth.tokens import MalformedError, take_apart
 from gateway.calls.preference import MAX_WAIT_S, read_preference
 from gateway.calls.records import CallMetadata, metadata_of, pack, pack_metadata
 from gateway.calls.status import view_of_record
-from gateway.core.model import ToolResult
+from gateway.core.model import CallKey, ToolResult
 from gateway.core.sealing import Digester, Sealer
 from gateway.pipeline.callbacks import CallbackTokens
 from gateway.pipeline.challenges import Challenges, ServerChallenge
@@ -62,7 +62,8 @@ def test_only_a_token_of_ours_is_a_challenge(token: str) -> None:
 
 @SOME
 @given(
-    ANY_TEXT | damaged_bytes([CALLBACKS.mint("key", "run").encode()]).map(lambda text: text.decode("utf-8", "replace"))
+    ANY_TEXT
+    | damaged_bytes([CALLBACKS.mint(CallKey("key"), "run").encode()]).map(lambda text: text.decode("utf-8", "replace"))
 )
 @example("a.b.é")
 def test_only_a_token_of_ours_is_a_callback(token: str) -> None:

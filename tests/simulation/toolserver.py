@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gateway.core.errors import unavailable
-from gateway.core.model import Invocation, Listing, ToolFailure, ToolResult
+from gateway.core.model import CallKey, Invocation, Listing, ToolFailure, ToolResult
 from gateway.core.ports import DispatchGate
 from gateway.protocols.rap.messages import invocation_id
 from gateway.protocols.rap.receiver import CallbackReceiver
@@ -173,12 +173,12 @@ class Later(_Backend):
             return None
         return result
 
-    async def resume(self, call_id: str, run: str) -> None: ...
+    async def resume(self, key: CallKey, run: str) -> None: ...
 
-    async def cancel(self, call_id: str, run: str, group: str) -> None: ...
+    async def cancel(self, key: CallKey, run: str, group: str) -> None: ...
 
     async def _take(self, invocation: Invocation, url: str, answer: Any) -> None:
-        plan, id_ = self._plan(invocation), invocation_id(invocation.call_id, invocation.run)
+        plan, id_ = self._plan(invocation), invocation_id(invocation.key, invocation.run)
         if plan.refuses:
             plan.refuses -= 1
             answer(BUSY)

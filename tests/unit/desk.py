@@ -13,7 +13,7 @@ from gateway.calls.preference import NO_PREFERENCE, Preference
 from gateway.calls.registry import Calls
 from gateway.calls.status import CallView
 from gateway.core.errors import GatewayError, StateUnavailable
-from gateway.core.model import CallContext, Invocation, JsonObject, Listing, ToolCall, ToolRef, ToolResult
+from gateway.core.model import CallContext, CallKey, Invocation, JsonObject, Listing, ToolCall, ToolRef, ToolResult
 from gateway.core.ports import Caller, DispatchGate
 from gateway.core.sealing import Digester
 from gateway.state.memory import MemoryState
@@ -35,11 +35,11 @@ class _Scripted:
     def __init__(self) -> None:
         self.dispatched: list[Invocation] = []
         self.callback_urls: list[str] = []
-        self.cancelled: list[tuple[str, str]] = []
-        self.resumed: list[tuple[str, str]] = []
+        self.cancelled: list[tuple[CallKey, str]] = []
+        self.resumed: list[tuple[CallKey, str]] = []
         self.at_once: ToolResult | Exception | None = None
-        self.on_dispatch: Callable[[str], Awaitable[object]] | None = None
-        self.on_resume: Callable[[str], Awaitable[object]] | None = None
+        self.on_dispatch: Callable[[CallKey], Awaitable[object]] | None = None
+        self.on_resume: Callable[[CallKey], Awaitable[object]] | None = None
         self.on_cancel: Callable[[], Awaitable[object]] | None = None
         self.took = asyncio.Event()
         self.queued: asyncio.Queue[None] | None = None  # then each call waits for an item of it before it is taken
@@ -53,7 +53,7 @@ class _Scripted:
         self.callback_urls.append(callback_url)
         self.took.set()
         if self.on_dispatch is not None:
-            await self.on_dispatch(invocation.call_id)
+            await self.on_dispatch(invocation.key)
         if isinstance(self.at_once, Exception):
             raise self.at_once
         return self.at_once
@@ -81,15 +81,15 @@ class Later(_Scripted):
     ) -> ToolResult | None:
         return await self._take(invocation, callback_url, gate)
 
-    async def resume(self, call_id: str, run: str) -> None:
+    async def resume(self, key: CallKey, run: str) -> None:
         if self.on_resume is not None:
-            await self.on_resume(call_id)
-        self.resumed.append((call_id, run))
+            await self.on_resume(key)
+        self.resumed.append((key, run))
         self.took.set()
 
-    async def cancel(self, call_id: str, run: str, group: str) -> None:
-        assert run == next(each.run for each in self.dispatched if each.call_id == call_id)
-        self.cancelled.append((call_id, group))
+    async def cancel(self, key: CallKey, run: str, group: str) -> None:
+        assert run == next(each.run for each in self.dispatched if each.key == key)
+        self.cancelled.append((key, group))
         if self.on_cancel is not None:
             await self.on_cancel()
 

@@ -6,6 +6,7 @@ import base64
 
 import pytest
 
+from gateway.core.model import CallKey
 from gateway.pipeline.challenges import CLOCKS_DIFFER_S, CallChallenge, Challenges, ServerChallenge
 
 KEY = "a key of at least thirty-two characters"
@@ -14,7 +15,7 @@ PUBLIC = "https://tools.example"
 CHECK_URL = "https://crm.internal/check/77?a=ø"
 NOW = 2_000_000_000.0
 LIFETIME_S = 60.0
-CALL = "k" * 43  # the key of a call of ours
+CALL = CallKey("k" * 43)  # the key of a call of ours
 
 
 class Clock:

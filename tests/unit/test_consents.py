@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.core.errors import ErrorCode, GatewayError
-from gateway.core.model import JsonObject
+from gateway.core.model import CallKey, JsonObject
 from gateway.core.sealing import Sealer, TimedSealer, Unsealable
 from gateway.core.surfaces import Awaited
 from gateway.pipeline.challenges import CallChallenge, Challenge, Challenges, Consents, Looks
@@ -32,7 +32,7 @@ class Provider:
         return challenge
 
     def of_call(self, key: str) -> JsonObject:
-        return self.challenges.public_for_call({"id": key, "url": "https://login.example"}, "builds", key)
+        return self.challenges.public_for_call({"id": key, "url": "https://login.example"}, "builds", CallKey(key))
 
     async def _ask(self, challenge: Challenge) -> str:
         return self.statuses[challenge.key if isinstance(challenge, CallChallenge) else challenge.check_url]

@@ -15,7 +15,7 @@ from typing import Literal
 from msgspec.structs import replace
 
 from gateway.core.errors import UNAVAILABLE, ErrorCode, unavailable
-from gateway.core.model import SINGLE_CALL_GROUP, Invocation, Listing, Rejected, ToolFailure, ToolResult
+from gateway.core.model import SINGLE_CALL_GROUP, CallKey, Invocation, Listing, Rejected, ToolFailure, ToolResult
 from gateway.core.ports import DispatchGate
 from gateway.net.client import Kind, Origin, Reply, TransportError
 from gateway.protocols.common import replies
@@ -122,7 +122,7 @@ class CallbackBackend:
 
     async def _post(self, lease: Lease[Server], invocation: Invocation, callback_url: str, timeout_s: float) -> Reply:
         """Posts an invocation; what provably was not sent goes to the next replica, in time. Raises TransportError."""
-        run_id, deadline = callback.invocation_id(invocation.call_id, invocation.run), time.monotonic() + timeout_s
+        run_id, deadline = callback.invocation_id(invocation.key, invocation.run), time.monotonic() + timeout_s
         while True:
             self._targets.note_sent(run_id, lease.replica.target)
             try:
@@ -177,11 +177,11 @@ class CallbackBackend:
                 return BROKEN
         return ToolResult(failure=ToolFailure(message=message))
 
-    async def resume(self, call_id: str, run: str) -> None:
+    async def resume(self, key: CallKey, run: str) -> None:
         """Does nothing: the protocol has no way to ask, the tool server calls back by itself."""
 
-    async def cancel(self, call_id: str, run: str, group: str) -> None:
-        self._notices.cancel(callback.invocation_id(call_id, run), group)
+    async def cancel(self, key: CallKey, run: str, group: str) -> None:
+        self._notices.cancel(callback.invocation_id(key, run), group)
 
     async def challenge_status(self, check_url: str) -> str:
         return "failed"  # whether the user has consented shows in the outcome of the call

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gateway.core import jsontext
-from gateway.core.model import Decode, Invocation, Json, JsonObject, ToolFailure, ToolResult
+from gateway.core.model import CallKey, Decode, Invocation, Json, JsonObject, ToolFailure, ToolResult, public_id
 from gateway.core.wire import Headers, WireRequest
 from gateway.protocols.common.fields import JSON_TYPE, NO_REASON, post
 
@@ -27,12 +27,13 @@ FAILED = "Error: "  # Tool Result, Error Results: there is no flag, only this pr
 SECRET_CHARACTERS = 32  # of a run: they are for callback URLs alone, and nothing else may show them
 
 
-def invocation_id(call_id: str, run: str) -> str:
+def invocation_id(key: CallKey, run: str) -> str:
     """The id of a run at the tool server, which takes no second invocation under one id.
 
     A tool that must not run twice gets the id of the call. Runs of other tools have a name behind their secret, and so
     an id each: a call that is sent again has another callback URL, and has to be taken.
     """
+    call_id = public_id(key)
     return f"{call_id}-{run[SECRET_CHARACTERS:]}" if len(run) > SECRET_CHARACTERS else call_id
 
 
@@ -41,7 +42,7 @@ def encode_invocation(invocation: Invocation, callback_url: str) -> bytes:
     body: JsonObject = {
         "operation": invocation.tool.remote_id,
         "arguments": invocation.arguments,
-        "id": invocation_id(invocation.call_id, invocation.run),
+        "id": invocation_id(invocation.key, invocation.run),
         "call_id": None,
         "callback_url": callback_url,
         "group_id": invocation.group,

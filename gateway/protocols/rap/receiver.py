@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import assert_never
 
-from gateway.core.model import Decode, ToolResult
+from gateway.core.model import CallKey, Decode, ToolResult, public_id
 from gateway.core.ports import Outcomes
 from gateway.offload import ChildTasks, OffloadError, OverrunError
 from gateway.protocols.rap import messages as callback
@@ -42,7 +42,7 @@ class CallbackReceiver:
 
     async def receive(  # noqa: C901 - one case for each kind of message
         self,
-        call_id: str,
+        key: CallKey,
         group: str,
         body: bytes | None,
         content_type: str | None,
@@ -58,10 +58,10 @@ class CallbackReceiver:
         again: its tool server may not have got our first answer (Tool Result, Security).
         """
         if body is None:
-            return self._refuse(call_id, "it is too large", TOO_LARGE)
+            return self._refuse(key, "it is too large", TOO_LARGE)
         if content_type != JSON:
             self._check_type(content_type)
-        id_ = callback.invocation_id(call_id, run)
+        id_ = callback.invocation_id(key, run)
         if callback.may_take_long(body, failure_patterns):
             message = await self._read_apart(body, id_, group, decode, failure_patterns)
             if message is None:
@@ -70,17 +70,17 @@ class CallbackReceiver:
             message = callback.decode_callback(body, id_, group, decode=decode, failure_patterns=failure_patterns)
         match message:
             case callback.Result(result, subscription):
-                return await self._end(call_id, id_, group, result, cancels=subscription, ended=ended)
+                return await self._end(key, id_, group, result, cancels=subscription, ended=ended)
             case callback.Consent() | callback.Choice() if ended:
-                return self._refuse_late(call_id)
+                return self._refuse_late(key)
             case callback.Consent():
-                return await self._ask_for_consent(call_id, message.auth_url)
+                return await self._ask_for_consent(key, message.auth_url)
             case callback.Choice():
-                return self._choose(call_id, id_, message)
+                return self._choose(key, id_, message)
             case callback.Event() | callback.View():
                 return ACCEPTED  # for a display that callers of the gateway do not have
             case callback.Refused(reason, status):
-                return self._refuse(call_id, reason, status)
+                return self._refuse(key, reason, status)
             case _:
                 assert_never(message)
 
@@ -102,16 +102,16 @@ class CallbackReceiver:
             self._has_warned = True
             log.warning("a tool server does not call back with application/json", extra={"backend": self._backend})
 
-    async def _end(self, call_id: str, id_: str, group: str, result: ToolResult, *, cancels: bool, ended: bool) -> int:
+    async def _end(self, key: CallKey, id_: str, group: str, result: ToolResult, *, cancels: bool, ended: bool) -> int:
         """Ends a call; `cancels` also tells the tool server to stop the invocation `id_`.
 
         Only one message ends a call, on whatever replicas they arrive, so the tool server gets one notice.
         """
-        if ended or not await self._outcomes.settle(call_id, result):
-            return ACCEPTED if await self._outcomes.has_ended_with(call_id, result) else self._refuse_late(call_id)
+        if ended or not await self._outcomes.settle(key, result):
+            return ACCEPTED if await self._outcomes.has_ended_with(key, result) else self._refuse_late(key)
         if self._notices is None:
             if cancels:
-                extra = {"backend": self._backend, "toolgate_call_id": call_id}
+                extra = {"backend": self._backend, "toolgate_call_id": public_id(key)}
                 log.warning("a tool server that is not configured here was not told to stop", extra=extra)
         elif cancels:
             self._notices.cancel(id_, group)
@@ -119,29 +119,29 @@ class CallbackReceiver:
             self._notices.end(id_, group)
         return ACCEPTED
 
-    async def _ask_for_consent(self, call_id: str, auth_url: str) -> int:
+    async def _ask_for_consent(self, key: CallKey, auth_url: str) -> int:
         if len(auth_url.encode()) > MAX_AUTH_URL_BYTES:
-            return self._refuse(call_id, "its auth_url is too long")
+            return self._refuse(key, "its auth_url is too long")
         if not is_https_or_loopback(auth_url):
-            return self._refuse(call_id, "its auth_url is neither https nor loopback")
-        is_open = await self._outcomes.challenge(call_id, {"id": call_id, "url": auth_url})
-        return ACCEPTED if is_open else self._refuse_late(call_id)
+            return self._refuse(key, "its auth_url is neither https nor loopback")
+        is_open = await self._outcomes.challenge(key, {"id": public_id(key), "url": auth_url})
+        return ACCEPTED if is_open else self._refuse_late(key)
 
-    def _choose(self, call_id: str, id_: str, choice: callback.Choice) -> int:
+    def _choose(self, key: CallKey, id_: str, choice: callback.Choice) -> int:
         """Answers with the default, as if the user had dismissed the question (User Choice, Dismissal)."""
         if self._notices is None:
-            return self._refuse(call_id, "its tool server is not configured here, and cannot be answered")
+            return self._refuse(key, "its tool server is not configured here, and cannot be answered")
         if not self._notices.choose(id_, choice):
-            return self._refuse(call_id, "its response_url is at an origin that is not allowed")
+            return self._refuse(key, "its response_url is at an origin that is not allowed")
         return ACCEPTED
 
-    def _refuse(self, call_id: str, reason: str, status: int = REFUSED) -> int:
-        extra = {"backend": self._backend, "toolgate_call_id": call_id, "reason": reason}
+    def _refuse(self, key: CallKey, reason: str, status: int = REFUSED) -> int:
+        extra = {"backend": self._backend, "toolgate_call_id": public_id(key), "reason": reason}
         log.warning("a callback was refused", extra=extra)
         return status
 
-    def _refuse_late(self, call_id: str) -> int:
-        extra = {"backend": self._backend, "toolgate_call_id": call_id}
+    def _refuse_late(self, key: CallKey) -> int:
+        extra = {"backend": self._backend, "toolgate_call_id": public_id(key)}
         log.info("a message for a call that is over was refused", extra=extra)
         return OVER
 

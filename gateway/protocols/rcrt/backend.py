@@ -16,7 +16,7 @@ from typing import Literal
 
 from gateway.core import jsontext
 from gateway.core.errors import ErrorCode, GatewayError, unavailable
-from gateway.core.model import Invocation, Listing, ToolFailure, ToolResult
+from gateway.core.model import CallKey, Invocation, Listing, ToolFailure, ToolResult
 from gateway.core.ports import DispatchGate
 from gateway.core.wire import Headers
 from gateway.net.client import TransportError
@@ -94,7 +94,7 @@ class RcrtBackend:
         body = self._encode(invocation)
         tool = invocation.tool.remote_id
         call = PendingCall(
-            call_id=invocation.call_id,
+            key=invocation.key,
             run=invocation.run,
             idempotent=invocation.idempotent,
             is_workflow=tool == rcrt.WORKFLOW,
@@ -205,13 +205,13 @@ class RcrtBackend:
             log.warning("a tool server does not accept our credential", extra={"backend": self.name})
         return unavailable(reason)
 
-    async def resume(self, call_id: str, run: str) -> None:
+    async def resume(self, key: CallKey, run: str) -> None:
         self._stream.start()
-        self._pending.resume(call_id, run)
+        self._pending.resume(key, run)
 
-    async def cancel(self, call_id: str, run: str, group: str) -> None:
+    async def cancel(self, key: CallKey, run: str, group: str) -> None:
         """Stops looking, unless the call is a workflow. Runners have no way to stop; a later response is ignored."""
-        self._pending.cancel(call_id)
+        self._pending.cancel(key)
 
     async def list_tools(self) -> Listing:
         """Reads the workspace's tools, and from then on listens for their changes. Raises BACKEND_UNAVAILABLE."""

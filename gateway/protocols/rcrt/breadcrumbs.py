@@ -14,7 +14,16 @@ from msgspec import Raw, Struct
 
 from gateway.core import jsontext
 from gateway.core.errors import ErrorCode, FailureCode, GatewayError
-from gateway.core.model import SINGLE_CALL_GROUP, Invocation, Json, JsonObject, ToolFailure, ToolResult
+from gateway.core.model import (
+    SINGLE_CALL_GROUP,
+    CallKey,
+    Invocation,
+    Json,
+    JsonObject,
+    ToolFailure,
+    ToolResult,
+    public_id,
+)
 from gateway.protocols.common.fields import NO_REASON, duration
 
 RequestSchema = Literal["tool_request", "agent_response"]
@@ -26,7 +35,6 @@ TOOL_CODE = "tool.code.v1"
 TOOL_CATALOG = "tool.catalog.v1"
 REQUEST_SCHEMAS: dict[RequestSchema, str] = {"tool_request": TOOL_REQUEST, "agent_response": AGENT_RESPONSE}
 
-REQUEST_ID = "tg-"  # begins the id of a request, and with it all that names it at the server
 OWN_TAG = "gateway:"  # not `request:`, which belongs to responses and makes agents look for `return_to_llm`
 ANSWER_TAG = "request:"
 WORKFLOW = "workflow"  # what the stock tool is called whose steps are calls of other tools
@@ -52,13 +60,13 @@ class Crumb(Struct, frozen=True, kw_only=True):
     stamp: tuple[Json, Json] = (None, None)  # version and time of the last change
 
 
-def request_id(call_id: str, run: str) -> str:
+def request_id(key: CallKey, run: str) -> str:
     """The id of a run at the server: of its request, of the key that is stored under, and in the response.
 
     It is not the call id, under which the next run would find this one's key and response. A run without a name, from
     a record of an older version, has only its call id.
     """
-    return REQUEST_ID + run if run else call_id
+    return public_id(CallKey(run) if run else key)
 
 
 def encode_request(
@@ -74,7 +82,7 @@ def encode_request(
 
     Its context names the id of the request, which the response repeats, and one tag more makes it findable.
     """
-    own_id = request_id(invocation.call_id, invocation.run)
+    own_id = request_id(invocation.key, invocation.run)
     item: JsonObject = {
         "tool": invocation.tool.remote_id,
         "input": invocation.arguments,  # `{}` too: a runner silently drops a request without it

@@ -16,7 +16,7 @@ from typing import Any
 
 from gateway.core.backoff import Backoff
 from gateway.core.errors import unavailable
-from gateway.core.model import ToolResult
+from gateway.core.model import CallKey, ToolResult, public_id
 from gateway.core.ports import DispatchGate, Outcomes
 from gateway.net.client import Kind, TransportError
 from gateway.protocols.rcrt import breadcrumbs as rcrt
@@ -42,7 +42,7 @@ class PendingCall:
     its request, seldom more than one.
     """
 
-    call_id: str
+    key: CallKey
     run: str
     idempotent: bool = False
     is_workflow: bool = False
@@ -54,7 +54,7 @@ class PendingCall:
     request_id: str = field(init=False)
 
     def __post_init__(self) -> None:
-        self.request_id = rcrt.request_id(self.call_id, self.run)
+        self.request_id = rcrt.request_id(self.key, self.run)
 
 
 class PendingCalls:
@@ -66,7 +66,7 @@ class PendingCalls:
         self._stream = stream
         self._outcomes = outcomes
         self._cleanup = cleanup
-        self._calls: dict[str, PendingCall] = {}
+        self._calls: dict[CallKey, PendingCall] = {}
         self._by_id: dict[str, PendingCall] = {}  # by every id that a response may name
         self._tasks: set[asyncio.Task[None]] = set()
         self._polling = asyncio.Semaphore(POLLS_AT_ONCE)
@@ -106,14 +106,14 @@ class PendingCalls:
 
         An earlier run of the same call is over by now, and its outcome must not end this one.
         """
-        if (earlier := self._calls.get(call.call_id)) is not None:
+        if (earlier := self._calls.get(call.key)) is not None:
             self.forget(earlier)
-        self._calls[call.call_id] = self._by_id[call.request_id] = call
+        self._calls[call.key] = self._by_id[call.request_id] = call
         call.watch = asyncio.create_task(self._watch(call))
 
-    def resume(self, call_id: str, run: str) -> None:
+    def resume(self, key: CallKey, run: str) -> None:
         """Polls for a run soon, and begins to look for its outcome unless it is looked for already."""
-        call = PendingCall(call_id=call_id, run=run)
+        call = PendingCall(key=key, run=run)
         if (known := self._by_id.get(call.request_id)) is None:
             self.add(call)
         (known or call).nudge.set()
@@ -137,7 +137,7 @@ class PendingCalls:
         backoff, absent = Backoff(*self._timings.look_s), 0
         while absent < self._timings.looks:
             await asyncio.sleep(backoff.next_s())
-            if call.crumb_ids or self._calls.get(call.call_id) is not call:  # it was found, or is over
+            if call.crumb_ids or self._calls.get(call.key) is not call:  # it was found, or is over
                 return
             try:
                 async with self._polling:
@@ -148,23 +148,23 @@ class PendingCalls:
                 self.created(call.request_id, crumb_id)
                 return
             absent += 1
-        if self._calls.get(call.call_id) is not call:
+        if self._calls.get(call.key) is not call:
             return
-        extra = {"backend": self._client.name, "toolgate_call_id": call.call_id}
+        extra = {"backend": self._client.name, "toolgate_call_id": public_id(call.key)}
         log.warning("a request was not stored", extra=extra)
         await self._end(call, rcrt.not_stored(idempotent=call.idempotent))
 
-    def cancel(self, call_id: str) -> None:
+    def cancel(self, key: CallKey) -> None:
         """Stops looking for any run of a call; but not of a workflow, which goes on and holds its place."""
-        call = self._calls.get(call_id)
+        call = self._calls.get(key)
         if call is not None and not call.is_workflow:
             self.forget(call)
 
     def forget(self, call: PendingCall) -> None:
         """Stops looking for this run, unless it has stopped already."""
-        if self._calls.get(call.call_id) is not call:
+        if self._calls.get(call.key) is not call:
             return
-        del self._calls[call.call_id]
+        del self._calls[call.key]
         for name in (call.request_id, *call.crumb_ids):
             self._by_id.pop(name, None)
         if call.watch is not None:
@@ -229,10 +229,10 @@ class PendingCalls:
             whole = rcrt.decode_crumb(record)
             context = whole.context if whole is not None else None
             result = rcrt.decode_response(context, idempotent=call.idempotent)
-        if self._calls.get(call.call_id) is not call:  # it is over, or its next run has begun
+        if self._calls.get(call.key) is not call:  # it is over, or its next run has begun
             return
         if result.failure is rcrt.BROKEN:
-            extra = {"backend": self._client.name, "toolgate_call_id": call.call_id}
+            extra = {"backend": self._client.name, "toolgate_call_id": public_id(call.key)}
             log.warning("a tool server gave a broken answer", extra=extra)
         await self._end(call, result)
         if self._cleanup:
@@ -244,8 +244,8 @@ class PendingCalls:
                     log.info("a breadcrumb was not deleted", extra=extra)
 
     async def _end(self, call: PendingCall, result: ToolResult) -> None:
-        if await self._outcomes.is_open(call.call_id, call.run):
-            await self._outcomes.settle(call.call_id, result)
+        if await self._outcomes.is_open(call.key, call.run):
+            await self._outcomes.settle(call.key, result)
         self.forget(call)
 
     # Polling.
@@ -258,7 +258,7 @@ class PendingCalls:
                 async with asyncio.timeout(min(max(age_s / 4, first_s), last_s, timings.watch_s - age_s)):
                     await call.nudge.wait()
             call.nudge.clear()
-            if not call.is_workflow and not await self._outcomes.is_open(call.call_id, call.run):
+            if not call.is_workflow and not await self._outcomes.is_open(call.key, call.run):
                 break  # it was ended elsewhere, by its caller or by its deadline
             async with self._polling:
                 await self._poll(call)

@@ -8,7 +8,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from gateway.core.model import SINGLE_CALL_GROUP, Invocation, JsonObject, ToolDefinition, ToolResult
+from gateway.core.model import SINGLE_CALL_GROUP, CallKey, Invocation, JsonObject, ToolDefinition, ToolResult
 from gateway.offload import ChildTasks
 from gateway.protocols.rap.backend import CallbackBackend
 from gateway.upstream.admission import Admission
@@ -17,7 +17,7 @@ from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.facing import reply
 from tests.unit.net.client.scripted import Peer, Script, Server, serving
 
-CALL_ID, GROUP = "tg-1", "grp-1"
+KEY, CALL_ID, GROUP = CallKey("1"), "tg-1", "grp-1"
 LONE = SINGLE_CALL_GROUP + "grp-2"  # the group of a call that belongs to no conversation
 CALLBACK_URL = "http://127.0.0.1:9/callbacks/token"
 DEFINITION = ToolDefinition(
@@ -29,7 +29,7 @@ DEFINITION = ToolDefinition(
     output_schema={},
     remote_id="lint",
 )
-INVOCATION = Invocation(call_id=CALL_ID, tool=DEFINITION, arguments={"n": 1}, timeout_s=5.0, group=GROUP)
+INVOCATION = Invocation(call_id=CALL_ID, key=KEY, tool=DEFINITION, arguments={"n": 1}, timeout_s=5.0, group=GROUP)
 TOOL = {"name": "lint", "description": "Lints.", "inputSchema": {"type": "object"}}
 OK = reply(200, b"")
 
@@ -37,23 +37,23 @@ OK = reply(200, b"")
 class Ends:
     """The outcomes of calls; as everywhere, the first one counts. `ended` calls are over from the start."""
 
-    def __init__(self, *ended: str) -> None:
-        self.results: dict[str, ToolResult | None] = dict.fromkeys(ended)
-        self.challenges: list[tuple[str, JsonObject]] = []
+    def __init__(self, *ended: CallKey) -> None:
+        self.results: dict[CallKey, ToolResult | None] = dict.fromkeys(ended)
+        self.challenges: list[tuple[CallKey, JsonObject]] = []
 
-    async def settle(self, call_id: str, result: ToolResult) -> bool:
-        return self.results.setdefault(call_id, result) is result
+    async def settle(self, key: CallKey, result: ToolResult) -> bool:
+        return self.results.setdefault(key, result) is result
 
-    async def has_ended_with(self, call_id: str, result: ToolResult) -> bool:
-        return self.results.get(call_id) == result
+    async def has_ended_with(self, key: CallKey, result: ToolResult) -> bool:
+        return self.results.get(key) == result
 
-    async def is_open(self, call_id: str, run: str) -> bool:
+    async def is_open(self, key: CallKey, run: str) -> bool:
         raise AssertionError("outcomes that come by themselves are not looked for")
 
-    async def challenge(self, call_id: str, challenge: JsonObject) -> bool:
-        if call_id in self.results:
+    async def challenge(self, key: CallKey, challenge: JsonObject) -> bool:
+        if key in self.results:
             return False
-        self.challenges.append((call_id, challenge))
+        self.challenges.append((key, challenge))
         return True
 
 
@@ -102,7 +102,7 @@ class Facing:
         self, message: object, content_type: str | None = "application/json", *, group: str = GROUP, **how: Any
     ) -> int:
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
-        return await self.backend.receiver.receive(CALL_ID, group, body, content_type, **how)
+        return await self.backend.receiver.receive(KEY, group, body, content_type, **how)
 
 
 @asynccontextmanager

@@ -23,9 +23,9 @@ class Crumbs:
     def order(self, operation: str, fault: str, **more: Any) -> None:
         self.http.post("/faults", json={"operation": operation, "fault": fault, **more}).raise_for_status()
 
-    def executions(self, call_id: str) -> int:
+    def executions(self, key: str) -> int:
         """How often the runner ran a call."""
-        return int(self.http.get("/executions").json()["requests"].get(call_id, 0))
+        return int(self.http.get("/executions").json()["requests"].get(f"tg-{key}", 0))
 
     def listed(self, **query: Any) -> list[Any]:
         """Breadcrumbs, the last changed first."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from gateway.core.model import Invocation, JsonObject, ToolDefinition, ToolResult
+from gateway.core.model import CallKey, Invocation, JsonObject, ToolDefinition, ToolResult, public_id
 from gateway.net.client import Limits
 from gateway.protocols.rcrt.backend import RcrtBackend
 from gateway.protocols.rcrt.client import Timings
@@ -19,6 +19,7 @@ from gateway.upstream.replica_url import Server
 from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.backends.conftest import Crumbs
 
+KEY = CallKey("1")
 OWNER = "00000000-0000-0000-0000-000000000001"
 AGENT = "00000000-0000-0000-0000-0000000000a1"
 DEADLINE_S = 20.0  # for what takes milliseconds on an idle machine
@@ -45,28 +46,28 @@ class Kept:
     """Records the first outcome of each call."""
 
     def __init__(self) -> None:
-        self.results: dict[str, ToolResult] = {}
-        self.settled: list[str] = []
-        self.over: set[str] = set()  # calls that ended elsewhere
+        self.results: dict[CallKey, ToolResult] = {}
+        self.settled: list[CallKey] = []
+        self.over: set[CallKey] = set()  # calls that ended elsewhere
 
-    async def settle(self, call_id: str, result: ToolResult) -> bool:
-        self.settled.append(call_id)
-        return self.results.setdefault(call_id, result) is result
+    async def settle(self, key: CallKey, result: ToolResult) -> bool:
+        self.settled.append(key)
+        return self.results.setdefault(key, result) is result
 
-    async def is_open(self, call_id: str, run: str) -> bool:
-        return call_id not in self.results and call_id not in self.over
+    async def is_open(self, key: CallKey, run: str) -> bool:
+        return key not in self.results and key not in self.over
 
-    async def challenge(self, call_id: str, challenge: JsonObject) -> bool:
+    async def challenge(self, key: CallKey, challenge: JsonObject) -> bool:
         raise AssertionError("RCRT has no challenges")
 
     async def call(self, backend: RcrtBackend, invocation: Invocation) -> ToolResult:
         """Hands a call over and waits for its outcome."""
         assert await backend.dispatch(invocation, "") is None
-        return await self.outcome(invocation.call_id)
+        return await self.outcome(invocation.key)
 
-    async def outcome(self, call_id: str) -> ToolResult:
-        await until(lambda: call_id in self.results)
-        return self.results[call_id]
+    async def outcome(self, key: CallKey) -> ToolResult:
+        await until(lambda: key in self.results)
+        return self.results[key]
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -76,7 +77,7 @@ async def until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.002)
 
 
-def invocation(tool: str = "echo", call_id: str = "tg-1", /, **changes: Any) -> Invocation:
+def invocation(tool: str = "echo", key: CallKey = KEY, /, **changes: Any) -> Invocation:
     name = tool.replace("-", "_")
     definition = ToolDefinition(
         tool=f"Crumbs.{name}",
@@ -87,7 +88,9 @@ def invocation(tool: str = "echo", call_id: str = "tg-1", /, **changes: Any) -> 
         output_schema={},
         remote_id=tool,
     )
-    call = Invocation(call_id=call_id, tool=definition, arguments={"message": "hello"}, timeout_s=DEADLINE_S)
+    call = Invocation(
+        call_id=public_id(key), key=key, tool=definition, arguments={"message": "hello"}, timeout_s=DEADLINE_S
+    )
     return replace(call, **changes)
 
 
@@ -119,8 +122,8 @@ async def facing(
 HELLO = {"echo": "hello"}  # what `invocation()` returns
 
 
-def new_id() -> str:
-    return f"tg-{new_run()}"
+def new_key() -> CallKey:
+    return CallKey(new_run())
 
 
 def new_run() -> str:
@@ -129,10 +132,10 @@ def new_run() -> str:
 
 async def result_of(crumbs: Crumbs, tool: str = "echo", call: dict[str, Any] | None = None, **settings: Any) -> Any:
     """Hands one call over and waits for its outcome."""
-    call_id = new_id()
+    key = new_key()
     async with facing(crumbs.url, **settings) as (backend, kept):
-        assert await backend.dispatch(invocation(tool, call_id, **(call or {})), "") is None
-        result = await kept.outcome(call_id)
+        assert await backend.dispatch(invocation(tool, key, **(call or {})), "") is None
+        result = await kept.outcome(key)
         await until(lambda: backend.open_calls == 0)
-    assert crumbs.executions(call_id) <= 1
+    assert crumbs.executions(key) <= 1
     return result

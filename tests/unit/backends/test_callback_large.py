@@ -9,7 +9,7 @@ import pytest
 
 from gateway.core import jsontext
 from gateway.core.model import ToolFailure, ToolResult
-from tests.unit.backends.calling_back import CALL_ID, Toolset, facing, message
+from tests.unit.backends.calling_back import KEY, Toolset, facing, message
 
 pytestmark = pytest.mark.anyio
 
@@ -45,7 +45,7 @@ async def test_others_have_their_turns_while_a_large_callback_is_read(
         before = turns
         assert await at.receive(body, failure_patterns=patterns) == 200
         others.cancel()
-        assert at.ends.results == {CALL_ID: ToolResult(value=value)}
+        assert at.ends.results == {KEY: ToolResult(value=value)}
     assert turns - before > TURNS
 
 
@@ -54,7 +54,7 @@ async def test_the_json_in_a_large_text_is_a_value() -> None:
         body = b'{"type":"tool_result","group_id":"grp-1","id":"tg-1","text":"%b"}' % text.encode()
         async with facing(Toolset()) as at:
             assert await at.receive(body) == 200
-            result = at.ends.results[CALL_ID]
+            result = at.ends.results[KEY]
             assert result is not None
             assert jsontext.encode(result.value) == jsontext.encode([{}] * 50_001)
 
@@ -76,4 +76,4 @@ async def test_a_large_callback_is_read_like_a_small_one() -> None:
     ):
         async with facing(Toolset()) as at:
             assert await at.receive(message("tool_result", text=text), **how) == 200
-            assert at.ends.results == {CALL_ID: result}
+            assert at.ends.results == {KEY: result}

@@ -6,11 +6,12 @@ import asyncio
 
 import pytest
 
+from gateway.core.model import CallKey
 from gateway.net.client import Pool
 from gateway.protocols.rap.notices import CLOSE_WITHIN_S, MAX_WAITING, SENDERS, Notices
 from gateway.protocols.rap.targets import CallbackTargets
 from tests.unit.backends.admitting import admission
-from tests.unit.backends.calling_back import CALL_ID, GROUP, LONE, Toolset, facing
+from tests.unit.backends.calling_back import CALL_ID, GROUP, KEY, LONE, Toolset, facing
 from tests.unit.backends.facing import reply
 from tests.unit.net.client.scripted import Peer, serving, stats_of, until
 
@@ -23,7 +24,7 @@ CANCELLED = ("/cancel_tool_call", {"thread_id": GROUP, "tool_call_id": CALL_ID})
 async def test_a_notice_that_fails_is_not_sent_again(answer: bytes) -> None:
     toolset = Toolset(answer)
     async with facing(toolset) as at:
-        await at.backend.cancel(CALL_ID, "", LONE)
+        await at.backend.cancel(KEY, "", LONE)
         await until(lambda: len(toolset.noted) >= 2)
     assert sorted(path for path, _ in toolset.noted) == ["/cancel_tool_call", "/close_thread"]
 
@@ -35,12 +36,12 @@ async def test_notices_to_a_tool_server_that_takes_none_are_bounded(caplog: pyte
     toolset, dropped = Toolset(never), list[None]()
     async with facing(toolset, count_dropped=lambda: dropped.append(None)) as at:
         for number in range(MAX_WAITING + 5):
-            await at.backend.cancel(f"tg-{number}", "", GROUP)
+            await at.backend.cancel(CallKey(f"{number}"), "", GROUP)
         await until(lambda: len(toolset.noted) == SENDERS)
         started = asyncio.get_running_loop().time()
         await at.backend.aclose()
         assert asyncio.get_running_loop().time() - started < 2 * CLOSE_WITHIN_S
-        await at.backend.cancel("tg-late", "", GROUP)
+        await at.backend.cancel(CallKey("late"), "", GROUP)
     assert len(toolset.noted) == SENDERS
     assert len(dropped) == MAX_WAITING + 5 + 1 - SENDERS
     assert caplog.text.count("notices are dropped") == 1
@@ -49,7 +50,7 @@ async def test_notices_to_a_tool_server_that_takes_none_are_bounded(caplog: pyte
 async def test_a_notice_under_way_may_arrive_before_the_end() -> None:
     toolset = Toolset()
     async with facing(toolset) as at:
-        await at.backend.cancel(CALL_ID, "", GROUP)
+        await at.backend.cancel(KEY, "", GROUP)
         await at.backend.aclose()
     assert toolset.noted == [CANCELLED]
 
@@ -60,7 +61,7 @@ async def test_all_notices_arrive_once_and_their_senders_send_the_next() -> None
         for turn in range(3):
             calls = [f"tg-{turn}-{number}" for number in range(3 * SENDERS)]
             for call_id in calls:
-                await at.backend.cancel(call_id, "", GROUP)
+                await at.backend.cancel(CallKey(call_id.removeprefix("tg-")), "", GROUP)
             await until(lambda: len(toolset.noted) >= 3 * SENDERS)
             assert sorted(body["tool_call_id"] for _, body in toolset.noted) == sorted(calls)
             toolset.noted.clear()

@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-from gateway.core.model import ToolFailure, ToolResult
+from gateway.core.model import CallKey, ToolFailure, ToolResult
 from gateway.offload import ChildTasks
 from gateway.protocols.rap.receiver import absent_receivers
 from tests.unit.backends.calling_back import (
     CALL_ID,
     GROUP,
+    KEY,
     LONE,
     Ends,
     Facing,
@@ -50,7 +51,7 @@ async def test_each_kind_of_message_has_its_answer_and_its_effect(
     toolset = Toolset()
     async with facing(toolset, listed=False) as at:  # as at a replica that has no toolset yet
         assert await at.receive(posted) == status
-        assert at.ends.results == ({} if ending is None else {CALL_ID: ending})
+        assert at.ends.results == ({} if ending is None else {KEY: ending})
     assert toolset.noted == []
 
 
@@ -61,7 +62,7 @@ async def test_a_result_of_another_content_type_is_not_lost(
     """Ours: the protocol asks for application/json, and a tool server that forgets it does not come again."""
     async with facing(Toolset()) as at:
         assert [await at.receive(RESULT, content_type), await at.receive(RESULT, content_type)] == [200, 200]
-    assert at.ends.results == {CALL_ID: VALUE}
+    assert at.ends.results == {KEY: VALUE}
     assert caplog.text.count("a tool server does not call back with application/json") == 1
 
 
@@ -70,10 +71,10 @@ async def test_the_route_says_how_texts_are_read() -> None:
         await at.receive(
             RESULT, "application/json; charset=utf-8", decode="never", failure_patterns=[re.compile("units")]
         )
-    assert at.ends.results == {CALL_ID: ToolResult(value='{"units": 12}')}
+    assert at.ends.results == {KEY: ToolResult(value='{"units": 12}')}
     async with facing(Toolset()) as at:
         await at.receive(RESULT, failure_patterns=[re.compile(".*units")])
-    assert at.ends.results == {CALL_ID: ToolResult(failure=ToolFailure(message='{"units": 12}'))}
+    assert at.ends.results == {KEY: ToolResult(failure=ToolFailure(message='{"units": 12}'))}
 
 
 async def test_what_is_refused_is_logged_without_its_words(caplog: pytest.LogCaptureFixture) -> None:
@@ -94,10 +95,10 @@ async def test_what_is_refused_is_logged_without_its_words(caplog: pytest.LogCap
 async def test_a_request_for_consent_leaves_the_call_open_for_its_result(url: str) -> None:
     async with facing(Toolset()) as at:
         assert await at.receive(message("oauth", auth_url=url)) == 200
-        assert at.ends.challenges == [(CALL_ID, {"id": CALL_ID, "url": url})]
+        assert at.ends.challenges == [(KEY, {"id": CALL_ID, "url": url})]
         assert at.ends.results == {}
         assert await at.receive(RESULT) == 200
-    assert at.ends.results == {CALL_ID: VALUE}
+    assert at.ends.results == {KEY: VALUE}
 
 
 async def has_noted(toolset: Toolset, *expected: tuple[str, Any]) -> None:
@@ -135,7 +136,7 @@ async def test_a_choice_is_answered_with_its_default_and_the_call_stays_open() -
         await has_noted(toolset, *[("/choice/7?x=1", {"id": CALL_ID, "selected": 1})] * 2)  # each of a call
         assert at.ends.results == {}
         assert await at.receive(RESULT) == 200
-    assert at.ends.results == {CALL_ID: VALUE}
+    assert at.ends.results == {KEY: VALUE}
 
 
 LATE = [RESULT, question("http://127.0.0.1:{port}/choice"), question("http://elsewhere.example/")]
@@ -149,7 +150,7 @@ async def test_what_comes_after_the_end_of_a_call_is_refused(
     """Tool Cancellation: messages may cross, and only a pending call can end or ask."""
     caplog.set_level("INFO")
     toolset = Toolset()
-    async with facing(toolset, ends=Ends(CALL_ID)) as at:
+    async with facing(toolset, ends=Ends(KEY)) as at:
         if "response_url" in late:
             late = late | {"response_url": late["response_url"].format(port=at.server.origin.port)}
         assert await at.receive(late, ended=True) == 410
@@ -161,7 +162,7 @@ async def test_what_comes_after_the_end_of_a_call_is_refused(
 
 @pytest.mark.parametrize(("posted", "status"), [(b"{", 400), (RESULT | {"id": "tg-2"}, 404), (EVENT, 200)])
 async def test_nonsense_stays_nonsense_after_the_end_of_a_call(posted: Any, status: int) -> None:
-    async with facing(Toolset(), ends=Ends(CALL_ID)) as at:
+    async with facing(Toolset(), ends=Ends(KEY)) as at:
         assert await at.receive(posted, ended=True) == status
 
 
@@ -195,14 +196,14 @@ async def test_a_subscription_is_confirmed_and_then_cancelled_once(group: str) -
             assert await at.receive(posted, group=group) == 200
         await nothing_more(at, toolset)
         await until(lambda: len(toolset.noted) == 2 + (group == LONE))
-    assert at.ends.results == {CALL_ID: ToolResult(value="Watching")}
+    assert at.ends.results == {KEY: ToolResult(value="Watching")}
     assert ("/cancel_tool_call", {"thread_id": group, "tool_call_id": CALL_ID}) in toolset.noted
     assert (CLOSED in toolset.noted) == (group == LONE)
 
 
 async def nothing_more(at: Facing, toolset: Toolset) -> None:
     """Sends a notice that must arrive, so that others that must not have had their time."""
-    await at.backend.cancel("tg-last", "", GROUP)
+    await at.backend.cancel(CallKey("last"), "", GROUP)
     await until(lambda: ("/cancel_tool_call", {"thread_id": GROUP, "tool_call_id": "tg-last"}) in toolset.noted)
 
 
@@ -210,8 +211,8 @@ async def test_notices_go_once_each_to_the_configured_url_and_not_to_the_endpoin
     toolset = Toolset()
     async with facing(toolset, "/base") as at:
         for _ in range(3):
-            await at.backend.cancel(CALL_ID, "", GROUP)
-            await at.backend.cancel("tg-2", "", LONE)
+            await at.backend.cancel(KEY, "", GROUP)
+            await at.backend.cancel(CallKey("2"), "", LONE)
         await until(lambda: len(toolset.noted) >= 3)
     cancelled_too = ("/base/cancel_tool_call", {"thread_id": LONE, "tool_call_id": "tg-2"})
     expected = [(f"/base{CANCELLED[0]}", CANCELLED[1]), (f"/base{CLOSED[0]}", CLOSED[1]), cancelled_too]
@@ -239,7 +240,7 @@ async def test_the_thread_of_a_lone_call_is_closed_once_when_the_call_is_over(po
 async def test_a_thread_is_not_closed_by_a_replica_that_did_not_end_its_call() -> None:
     """The one that did has closed it."""
     toolset = Toolset()
-    async with facing(toolset, ends=Ends(CALL_ID)) as at:
+    async with facing(toolset, ends=Ends(KEY)) as at:
         await at.receive(RESULT | {"group_id": LONE}, group=LONE)
         await nothing_more(at, toolset)
     assert len(toolset.noted) == 1
@@ -251,7 +252,7 @@ async def test_a_thread_is_not_closed_by_a_replica_that_did_not_end_its_call() -
 CONSENT = {"id": CALL_ID, "url": "https://login.example/"}
 ABSENT = [
     (RESULT, 200, VALUE, []),
-    (message("oauth", auth_url=CONSENT["url"]), 200, None, [(CALL_ID, CONSENT)]),
+    (message("oauth", auth_url=CONSENT["url"]), 200, None, [(KEY, CONSENT)]),
     (message("oauth", auth_url="javascript:alert(1)"), 400, None, []),
     (question("http://127.0.0.1:9/choice"), 400, None, []),
     (message("tool_result", text="Watching", subscription=True), 200, ToolResult(value="Watching"), []),
@@ -271,8 +272,8 @@ async def test_messages_have_their_effect_where_the_backend_is_not_configured(
     receivers = absent_receivers(ends, ChildTasks(memory_bytes=0))
     assert receivers("builds") is receivers("builds")
     body = json.dumps(posted).encode()
-    assert await receivers("builds").receive(CALL_ID, GROUP, body, "application/json") == status
-    assert ends.results == ({} if ending is None else {CALL_ID: ending})
+    assert await receivers("builds").receive(KEY, GROUP, body, "application/json") == status
+    assert ends.results == ({} if ending is None else {KEY: ending})
     assert ends.challenges == challenges
     assert {record.__dict__["backend"] for record in caplog.records} == {"builds"}
     assert caplog.text.count("callbacks come for a backend that is not configured here") == 1

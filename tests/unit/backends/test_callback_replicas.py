@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from gateway.core.errors import ErrorCode
 from gateway.core.jsontext import encode
-from gateway.core.model import Invocation
+from gateway.core.model import CallKey, Invocation
 from gateway.net.client import Origin, Pool
 from gateway.offload import ChildTasks
 from gateway.protocols.rap.backend import CallbackBackend
@@ -50,7 +50,7 @@ class Fleet:
 
 
 def run(call_id: str, group: str | None) -> Invocation:
-    return replace(INVOCATION, call_id=call_id, group=group or LONE + call_id)
+    return replace(INVOCATION, call_id=call_id, key=CallKey(call_id.removeprefix("tg-")), group=group or LONE + call_id)
 
 
 @asynccontextmanager
@@ -119,10 +119,10 @@ async def test_the_replica_that_took_a_call_is_told_of_its_end_and_no_other() ->
     async with fleet(Toolset(), Toolset()) as of:
         await of.dispatch("tg-1", "tg-2", "tg-3")
         taken = of.noted("/invoke")
-        await of.backend.cancel("tg-1", "", LONE + "tg-1")
+        await of.backend.cancel(CallKey("1"), "", LONE + "tg-1")
         ended = message("tool_result", text="done") | {"id": "tg-2", "group_id": LONE + "tg-2"}
-        await of.backend.receiver.receive("tg-2", LONE + "tg-2", encode(ended), "application/json")
-        await of.backend.cancel("tg-3", "", LONE + "tg-3")
+        await of.backend.receiver.receive(CallKey("2"), LONE + "tg-2", encode(ended), "application/json")
+        await of.backend.cancel(CallKey("3"), "", LONE + "tg-3")
         await until(lambda: of.noted("/close_thread") == taken and sum(of.noted("/cancel_tool_call")) == 2)
         for toolset in of.toolsets:
             assert toolset is not None
@@ -135,7 +135,7 @@ async def test_where_it_is_not_known_who_took_a_call_every_replica_that_is_up_is
     async with fleet(Toolset(), None, Toolset()) as of:
         await of.dispatch(*(f"tg-{number}" for number in range(6)))
         assert of.states == ["closed", "open", "closed"]
-        await of.backend.cancel("tg-of-another-process", "", "grp-1")
+        await of.backend.cancel(CallKey("of-another-process"), "", "grp-1")
         await until(lambda: of.noted("/cancel_tool_call") == [1, 0, 1])
 
 

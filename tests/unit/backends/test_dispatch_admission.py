@@ -11,7 +11,7 @@ from tests.unit.backends.admitting import admission
 from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, Toolset, facing
 from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.crumbs import facing as facing_crumbs
-from tests.unit.backends.crumbs import invocation, new_id
+from tests.unit.backends.crumbs import invocation, new_key
 from tests.unit.backends.facing import refusal, reply
 from tests.unit.dispatch_gate import RecordingGate
 from tests.unit.net.client.scripted import Peer, Script, serving
@@ -74,15 +74,15 @@ async def test_an_rcrt_server_that_stores_nothing_gets_no_requests_for_a_while(c
     async with facing_crumbs(crumbs.url, way_in=way_in) as (backend, kept):
         crumbs.order("create", "status_500", times=2)
         for _ in range(2):
-            await refusal(backend.dispatch(invocation("echo", new_id()), ""))
-        refused = new_id()
+            await refusal(backend.dispatch(invocation("echo", new_key()), ""))
+        refused = new_key()
         error = await refusal(backend.dispatch(invocation("echo", refused), ""))
         assert error.retry_after_s is not None
         assert error.retry_after_s > 500
         assert crumbs.listed(tag=f"gateway:{refused}") == []
         assert backend.open_calls == 0
         await backend.list_tools()
-        again = new_id()
+        again = new_key()
         await backend.dispatch(invocation("echo", again), "")
         assert (await kept.outcome(again)).failure is None
         assert (way_in.breaker, way_in.in_flight) == ("closed", 0)
@@ -93,7 +93,7 @@ async def test_requests_an_rcrt_server_refuses_do_not_count_against_it(crumbs: C
     async with facing_crumbs(crumbs.url, way_in=way_in, token="t0k") as (backend, _):
         crumbs.order("create", "status_401", times=5)
         for _ in range(5):
-            await refusal(backend.dispatch(invocation("echo", new_id()), ""))
+            await refusal(backend.dispatch(invocation("echo", new_key()), ""))
         assert (way_in.breaker, way_in.replicas[0].breaker.failures) == ("closed", 0)
 
 
@@ -103,5 +103,5 @@ async def test_an_rcrt_server_that_is_gone_and_issues_no_tokens_is_refusing() ->
     way_in = admission(gone, breaker=LASTING)
     async with facing_crumbs(gone, way_in=way_in) as (backend, _):
         for _ in range(2):
-            await refusal(backend.dispatch(invocation("echo", new_id()), ""))
+            await refusal(backend.dispatch(invocation("echo", new_key()), ""))
         assert way_in.breaker == "open"

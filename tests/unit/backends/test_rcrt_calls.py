@@ -11,14 +11,14 @@ import pytest
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import SINGLE_CALL_GROUP
 from tests.unit.backends.conftest import Crumbs
-from tests.unit.backends.crumbs import FAST_POLL, HELLO, SLOW_POLL, facing, invocation, new_id, result_of, until
+from tests.unit.backends.crumbs import FAST_POLL, HELLO, SLOW_POLL, facing, invocation, new_key, result_of, until
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_a_result_comes_home_by_the_stream(crumbs: Crumbs) -> None:
     async with facing(crumbs.url, timings=SLOW_POLL) as (backend, kept):
-        ids = [new_id() for _ in range(20)]
+        ids = [new_key() for _ in range(20)]
         await asyncio.gather(*(backend.dispatch(invocation("echo", one), "") for one in ids))
         for one in ids:
             assert (await kept.outcome(one)).value == HELLO
@@ -30,12 +30,12 @@ async def test_a_result_comes_home_by_the_stream(crumbs: Crumbs) -> None:
 @pytest.mark.parametrize(("group", "tags"), [("d1g3st", ["session:d1g3st"]), (SINGLE_CALL_GROUP + "x", [])])
 async def test_a_request_carries_what_the_runner_needs_and_an_end(crumbs: Crumbs, group: str, tags: list[str]) -> None:
     """A conversation of one call leaves no tag."""
-    call_id = new_id()
+    key = new_key()
     async with facing(crumbs.url) as (backend, kept):
-        await kept.call(backend, invocation("echo", call_id, group=group))
-        request = crumbs.listed(tag=f"gateway:{call_id}", include_context="true")[0]
+        await kept.call(backend, invocation("echo", key, group=group))
+        request = crumbs.listed(tag=f"gateway:tg-{key}", include_context="true")[0]
         record = await backend._client.read(request["id"])
-    assert request["tags"] == ["tool:request", "workspace:tools", f"gateway:{call_id}", *tags]
+    assert request["tags"] == ["tool:request", "workspace:tools", f"gateway:tg-{key}", *tags]
     assert (request["context"]["return_to_llm"], request["context"]["requestedBy"]) == (True, "toolgate")
     assert record is not None
     ends = datetime.fromisoformat(record["ttl"]) - datetime.now(UTC)
@@ -67,25 +67,25 @@ async def test_a_response_is_found_by_its_event_or_else_by_polling(crumbs: Crumb
 
 @pytest.mark.parametrize("fault", ["duplicate_event", "duplicate_response"])
 async def test_of_several_responses_the_first_counts(crumbs: Crumbs, fault: str) -> None:
-    call_id = new_id()
+    key = new_key()
     crumbs.order("echo", fault)
     async with facing(crumbs.url) as (backend, kept):
-        await backend.dispatch(invocation("echo", call_id), "")
-        await kept.outcome(call_id)
-        await kept.call(backend, invocation("echo", new_id()))  # whatever came before this has been heard
-    assert kept.settled.count(call_id) == 1
+        await backend.dispatch(invocation("echo", key), "")
+        await kept.outcome(key)
+        await kept.call(backend, invocation("echo", new_key()))  # whatever came before this has been heard
+    assert kept.settled.count(key) == 1
 
 
 async def test_a_response_that_names_another_call_is_ignored(crumbs: Crumbs) -> None:
     """The list spans tenants, and any tenant may use any tag."""
     crumbs.order("echo", "other_request_id")
-    call_id = new_id()
+    key = new_key()
     async with facing(crumbs.url) as (backend, kept):
-        await backend.dispatch(invocation("echo", call_id), "")
-        await until(lambda: crumbs.executions(call_id) == 1)
-        assert (await kept.call(backend, invocation("echo", new_id()))).value == HELLO
+        await backend.dispatch(invocation("echo", key), "")
+        await until(lambda: crumbs.executions(key) == 1)
+        assert (await kept.call(backend, invocation("echo", new_key()))).value == HELLO
         assert backend.open_calls == 1
-    assert call_id not in kept.results
+    assert key not in kept.results
 
 
 @pytest.mark.parametrize("timings", [SLOW_POLL, FAST_POLL], ids=["by the stream", "by polling"])
@@ -99,16 +99,16 @@ async def test_a_call_of_a_tool_that_vanished_meanwhile_fails(crumbs: Crumbs, ti
 
 
 async def test_an_unknown_tool_is_refused_before_anything_is_stored(crumbs: Crumbs) -> None:
-    call_id, changes = new_id(), asyncio.Event()
+    key, changes = new_key(), asyncio.Event()
     async with facing(crumbs.url, on_change=changes.set) as (backend, _):
         await backend.list_tools()
         with pytest.raises(GatewayError) as caught:
-            await backend.dispatch(invocation("vanished", call_id), "")
+            await backend.dispatch(invocation("vanished", key), "")
         async with asyncio.timeout(5):
             await changes.wait()  # the list is to be looked at anew
         assert backend.open_calls == 0
     assert caught.value.code is ErrorCode.TOOL_NOT_FOUND
-    assert crumbs.listed(tag=f"gateway:{call_id}") == []
+    assert crumbs.listed(tag=f"gateway:tg-{key}") == []
 
 
 async def test_a_response_that_cannot_be_read_ends_the_call(crumbs: Crumbs) -> None:
@@ -129,6 +129,6 @@ async def test_polls_that_fail_are_repeated(crumbs: Crumbs, fault: str) -> None:
 async def test_a_tool_that_is_still_there_is_called_though_the_list_is_old(crumbs: Crumbs) -> None:
     async with facing(crumbs.url) as (backend, kept):
         await backend.list_tools()
-        assert (await kept.call(backend, invocation("echo", new_id()))).value == HELLO
+        assert (await kept.call(backend, invocation("echo", new_key()))).value == HELLO
         crumbs.order("list", "status_500")  # the server cannot say whether it is; the call will show
-        assert (await kept.call(backend, invocation("echo", new_id()))).value == HELLO
+        assert (await kept.call(backend, invocation("echo", new_key()))).value == HELLO

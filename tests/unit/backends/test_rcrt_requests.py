@@ -10,7 +10,7 @@ import pytest
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.ports import NotDispatchedError
 from tests.unit.backends.conftest import Crumbs
-from tests.unit.backends.crumbs import FAST_POLL, HELLO, facing, invocation, new_id, new_run, result_of, until
+from tests.unit.backends.crumbs import FAST_POLL, HELLO, facing, invocation, new_key, new_run, result_of, until
 from tests.unit.dispatch_gate import refusing
 
 pytestmark = pytest.mark.anyio
@@ -34,53 +34,53 @@ async def test_a_request_that_is_acknowledged_too_late_is_sent_once(crumbs: Crum
 
 @pytest.mark.parametrize("fault", REFUSED)
 async def test_a_request_that_is_provably_not_stored_is_refused(crumbs: Crumbs, fault: str) -> None:
-    call_id = new_id()
+    key = new_key()
     crumbs.order("create", fault, times=2)
     async with facing(crumbs.url) as (backend, _):
         with pytest.raises(GatewayError) as caught:
-            await backend.dispatch(invocation("echo", call_id, idempotent=True), "")
+            await backend.dispatch(invocation("echo", key, idempotent=True), "")
         assert backend.open_calls == 0
     assert caught.value.code is ErrorCode.BACKEND_UNAVAILABLE
-    assert crumbs.executions(call_id) == 0
+    assert crumbs.executions(key) == 0
 
 
 async def test_a_request_that_the_server_does_not_accept_fails_for_good(crumbs: Crumbs) -> None:
     """A caller who is told that the tool is unavailable would repeat it in vain."""
-    call_id = new_id()
+    key = new_key()
     crumbs.order("create", "status_422")
     async with facing(crumbs.url) as (backend, _):
-        result = await backend.dispatch(invocation("echo", call_id, idempotent=True), "")
+        result = await backend.dispatch(invocation("echo", key, idempotent=True), "")
         assert backend.open_calls == 0
     assert result is not None
     assert result.failure is not None
     assert (result.failure.message, result.failure.can_retry) == ("The tool server did not accept the call.", False)
-    assert crumbs.executions(call_id) == 0
+    assert crumbs.executions(key) == 0
 
 
 async def test_a_request_has_no_outcome_while_the_server_cannot_say_whether_it_is_stored(crumbs: Crumbs) -> None:
     """`dispatch` waits no longer than its caller, and the search goes on until it is answered."""
-    call_id = new_id()
+    key = new_key()
     async with facing(crumbs.url, timings=ONCE_SEEN) as (backend, kept):
-        assert (await kept.call(backend, invocation("echo", new_id()))).value == HELLO
+        assert (await kept.call(backend, invocation("echo", new_key()))).value == HELLO
         crumbs.order("create", "reset")
         crumbs.order("list", "status_500", times=20)
-        assert await backend.dispatch(invocation("echo", call_id, timeout_s=0.2), "") is None
-        assert call_id not in kept.results
-        assert (await kept.outcome(call_id)).failure is not None
+        assert await backend.dispatch(invocation("echo", key, timeout_s=0.2), "") is None
+        assert key not in kept.results
+        assert (await kept.outcome(key)).failure is not None
         assert crumbs.http.get("/faults").json()["due"] == []
 
 
 async def test_a_request_that_is_found_late_is_waited_for(crumbs: Crumbs) -> None:
     """The server may go on with what a proxy has given up, and replicas of its database lag."""
-    call_id = new_id()
+    key = new_key()
     crumbs.order("stream", "deaf")
     async with facing(crumbs.url, timings=ONCE_SEEN) as (backend, kept):
-        assert (await kept.call(backend, invocation("echo", new_id()))).value == HELLO
+        assert (await kept.call(backend, invocation("echo", new_key()))).value == HELLO
         crumbs.order("create", "reset_stored")
         crumbs.order("list", "empty", times=3)
-        assert (await kept.call(backend, invocation("echo", call_id))).value == HELLO
+        assert (await kept.call(backend, invocation("echo", key))).value == HELLO
         assert crumbs.http.get("/faults").json()["due"] == []
-    assert crumbs.executions(call_id) == 1
+    assert crumbs.executions(key) == 1
 
 
 async def test_a_request_that_may_run_twice_is_sent_again(crumbs: Crumbs) -> None:
@@ -89,12 +89,12 @@ async def test_a_request_that_may_run_twice_is_sent_again(crumbs: Crumbs) -> Non
 
 
 async def test_a_call_another_process_has_stored_is_not_stored_again(crumbs: Crumbs) -> None:
-    call_id, run = new_id(), new_run()
+    key, run = new_key(), new_run()
     async with facing(crumbs.url) as (first, _), facing(crumbs.url) as (second, kept):
-        await first.dispatch(invocation("echo", call_id, run=run), "")
-        await second.dispatch(invocation("echo", call_id, run=run), "")
-        assert (await kept.outcome(call_id)).value == HELLO
-    assert crumbs.executions(f"tg-{run}") == 1
+        await first.dispatch(invocation("echo", key, run=run), "")
+        await second.dispatch(invocation("echo", key, run=run), "")
+        assert (await kept.outcome(key)).value == HELLO
+    assert crumbs.executions(run) == 1
 
 
 async def test_a_server_that_does_not_let_us_in_is_unavailable(
@@ -102,7 +102,7 @@ async def test_a_server_that_does_not_let_us_in_is_unavailable(
 ) -> None:
     async with facing(crumbs.url, token="stale") as (backend, _):
         with pytest.raises(GatewayError) as caught:
-            await backend.dispatch(invocation("echo", new_id()), "")
+            await backend.dispatch(invocation("echo", new_key()), "")
     assert caught.value.code is ErrorCode.BACKEND_UNAVAILABLE
     assert "a tool server does not accept our credential" in [record.message for record in caplog.records]
 
@@ -130,12 +130,12 @@ WORKFLOW = {"steps": [{"id": "a", "tool": "timer", "input": {"seconds": 0.2}}]}
 async def test_workflows_do_not_block_each_other(crumbs: Crumbs) -> None:
     """Gap of the runner: four at once hold places their own steps need."""
     async with facing(crumbs.url) as (backend, kept):
-        ids = [new_id() for _ in range(4)]
+        ids = [new_key() for _ in range(4)]
         dispatching = [
             asyncio.create_task(backend.dispatch(invocation("workflow", one, arguments=WORKFLOW), "")) for one in ids
         ]
         await until(lambda: backend.open_calls == 2)
-        assert (await kept.call(backend, invocation("echo", new_id()))).value == HELLO
+        assert (await kept.call(backend, invocation("echo", new_key()))).value == HELLO
         assert backend.open_calls == 2
         results = [await kept.outcome(one) for one in ids]
         await asyncio.gather(*dispatching)
@@ -147,7 +147,7 @@ async def test_a_workflow_that_was_cancelled_holds_its_place_until_it_is_over(cr
     """The runner has no way to stop it, and goes on with it."""
     crumbs.order("workflow", "late", seconds=0.5, times=2)
     async with facing(crumbs.url) as (backend, kept):
-        ids = [new_id() for _ in range(2)]
+        ids = [new_key() for _ in range(2)]
         for one in ids:
             await backend.dispatch(invocation("workflow", one, arguments=WORKFLOW), "")
             if where == "here":
@@ -155,10 +155,10 @@ async def test_a_workflow_that_was_cancelled_holds_its_place_until_it_is_over(cr
             else:
                 kept.over.add(one)
         with pytest.raises(GatewayError) as caught:
-            await backend.dispatch(invocation("workflow", new_id(), arguments=WORKFLOW, timeout_s=0.1), "")
+            await backend.dispatch(invocation("workflow", new_key(), arguments=WORKFLOW, timeout_s=0.1), "")
         assert caught.value.code is ErrorCode.BACKEND_UNAVAILABLE
-        assert (await kept.call(backend, invocation("workflow", new_id(), arguments=WORKFLOW))).failure is None
-        assert any(crumbs.listed(tag=f"request:{one}") for one in ids)
+        assert (await kept.call(backend, invocation("workflow", new_key(), arguments=WORKFLOW))).failure is None
+        assert any(crumbs.listed(tag=f"request:tg-{one}") for one in ids)
         await until(lambda: backend.open_calls == 0)
 
 
@@ -166,13 +166,13 @@ async def test_the_place_of_a_workflow_that_was_lost_is_free_again_after_a_while
     crumbs.order("workflow", "absent", times=2)
     async with facing(crumbs.url, timings=replace(FAST_POLL, workflow_s=0.1)) as (backend, kept):
         for _ in range(2):
-            await backend.dispatch(invocation("workflow", new_id(), arguments=WORKFLOW), "")
-        assert (await kept.call(backend, invocation("workflow", new_id(), arguments=WORKFLOW))).failure is None
+            await backend.dispatch(invocation("workflow", new_key(), arguments=WORKFLOW), "")
+        assert (await kept.call(backend, invocation("workflow", new_key(), arguments=WORKFLOW))).failure is None
 
 
 async def test_a_call_that_is_given_up_before_its_turn_is_not_stored(crumbs: Crumbs) -> None:
     crumbs.order("workflow", "absent", times=2)
-    late, gate, calls = new_id(), refusing(), [new_id() for _ in range(2)]
+    late, gate, calls = new_key(), refusing(), [new_key() for _ in range(2)]
     async with facing(crumbs.url, timings=replace(FAST_POLL, workflow_s=0.3)) as (backend, kept):
         for one in calls:
             await backend.dispatch(invocation("workflow", one, arguments=WORKFLOW), "")
@@ -180,15 +180,15 @@ async def test_a_call_that_is_given_up_before_its_turn_is_not_stored(crumbs: Cru
             await backend.dispatch(invocation("workflow", late, arguments=WORKFLOW), "", gate)
         assert gate.events == ["queued", "sent"]
         assert backend.open_calls == 2
-        assert (await kept.call(backend, invocation("workflow", new_id(), arguments=WORKFLOW))).failure is None
+        assert (await kept.call(backend, invocation("workflow", new_key(), arguments=WORKFLOW))).failure is None
     assert crumbs.listed(tag=f"gateway:{late}") == []
 
 
 async def test_a_call_that_need_not_wait_does_not_ask_its_gate(crumbs: Crumbs) -> None:
     async with facing(crumbs.url) as (backend, kept):
         for tool in ("echo", "workflow"):
-            call_id, gate = new_id(), refusing()
+            key, gate = new_key(), refusing()
             arguments = WORKFLOW if tool == "workflow" else {"message": "hello"}
-            assert await backend.dispatch(invocation(tool, call_id, arguments=arguments), "", gate) is None
-            assert (await kept.outcome(call_id)).failure is None
+            assert await backend.dispatch(invocation(tool, key, arguments=arguments), "", gate) is None
+            assert (await kept.outcome(key)).failure is None
             assert gate.events == []

@@ -25,7 +25,7 @@ from tests.unit.backends.crumbs import (
     SLOW_POLL,
     facing,
     invocation,
-    new_id,
+    new_key,
     rcrt_settings,
     until,
 )
@@ -228,7 +228,7 @@ async def test_a_stream_that_stays_deaf_costs_few_connections(crumbs: Crumbs) ->
     timings = replace(FAST_POLL, canary_s=0.05, reconnect_s=60.0)
     async with facing(crumbs.url, timings=timings) as (backend, kept):
         for _ in range(8):
-            assert (await kept.call(backend, invocation("echo", new_id()))).value == HELLO
+            assert (await kept.call(backend, invocation("echo", new_key()))).value == HELLO
             await asyncio.sleep(0.06)  # longer than the canary lives: each call may raise suspicion
         assert 2 <= backend._stream.connection <= 4
 
@@ -237,7 +237,7 @@ async def test_a_fast_tool_is_no_reason_for_suspicion(crumbs: Crumbs) -> None:
     timings = replace(SLOW_POLL, canary_s=0.05)
     async with facing(crumbs.url, timings=timings) as (backend, kept):
         for _ in range(5):
-            await kept.call(backend, invocation("echo", new_id()))
+            await kept.call(backend, invocation("echo", new_key()))
         await asyncio.sleep(0.1)  # the canaries are judged by then
         assert (backend.stream_up, backend._stream.connection) == (True, 1)
         assert not backend._stream._echoes

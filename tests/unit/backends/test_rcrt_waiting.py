@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gateway.core.errors import GatewayError
-from gateway.core.model import Invocation, ToolResult
+from gateway.core.model import CallKey, Invocation, ToolResult
 from gateway.protocols.rcrt import breadcrumbs as rcrt
 from tests.unit.backends.conftest import Crumbs
 from tests.unit.backends.crumbs import (
@@ -19,7 +19,7 @@ from tests.unit.backends.crumbs import (
     Kept,
     facing,
     invocation,
-    new_id,
+    new_key,
     new_run,
     until,
 )
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.anyio
 async def test_a_call_is_forgotten_when_its_time_is_over(crumbs: Crumbs) -> None:
     crumbs.order("echo", "absent")
     async with facing(crumbs.url, timings=replace(FAST_POLL, watch_s=0.1)) as (backend, kept):
-        await backend.dispatch(invocation("echo", new_id()), "")
+        await backend.dispatch(invocation("echo", new_key()), "")
         await until(lambda: backend.open_calls == 0)
     assert not kept.results
 
@@ -39,92 +39,92 @@ async def test_a_call_is_looked_for_as_long_as_it_is_kept(crumbs: Crumbs) -> Non
     """With the waits of a real gateway, whose polls are seconds apart."""
     crumbs.order("echo", "absent")
     async with facing(crumbs.url, timings=None, pending_s=0.2) as (backend, _):
-        await backend.dispatch(invocation("echo", new_id()), "")
+        await backend.dispatch(invocation("echo", new_key()), "")
         assert backend.open_calls == 1
         await until(lambda: backend.open_calls == 0)
 
 
 async def test_a_cancelled_call_is_no_longer_looked_for(crumbs: Crumbs) -> None:
-    call_id = new_id()
+    key = new_key()
     crumbs.order("echo", "late", seconds=0.2)
     async with facing(crumbs.url) as (backend, kept):
-        await backend.dispatch(invocation("echo", call_id), "")
-        await backend.cancel(call_id, "", "")
+        await backend.dispatch(invocation("echo", key), "")
+        await backend.cancel(key, "", "")
         assert backend.open_calls == 0
-        await until(lambda: crumbs.listed(tag=f"request:{call_id}") != [])
-        await kept.call(backend, invocation("echo", new_id()))
-    assert call_id not in kept.settled
+        await until(lambda: crumbs.listed(tag=f"request:tg-{key}") != [])
+        await kept.call(backend, invocation("echo", new_key()))
+    assert key not in kept.settled
 
 
 async def test_a_call_that_was_ended_by_another_process_is_no_longer_looked_for(crumbs: Crumbs) -> None:
     crumbs.order("echo", "absent", times=2)
-    ended, other = new_id(), new_id()
+    ended, other = new_key(), new_key()
     async with facing(crumbs.url) as (backend, kept):
-        for call_id in (ended, other):
-            await backend.dispatch(invocation("echo", call_id), "")
+        for key in (ended, other):
+            await backend.dispatch(invocation("echo", key), "")
         kept.over.add(ended)
         await until(lambda: backend.open_calls < 2)
-        await kept.call(backend, invocation("echo", new_id()))
+        await kept.call(backend, invocation("echo", new_key()))
         assert backend.open_calls == 1
 
 
 async def test_what_comes_for_a_call_that_was_ended_by_another_process_ends_nothing(crumbs: Crumbs) -> None:
-    call_id = new_id()
+    key = new_key()
     crumbs.order("echo", "late", seconds=0.1)
     async with facing(crumbs.url, timings=SLOW_POLL) as (backend, kept):
-        kept.over.add(call_id)
-        await backend.dispatch(invocation("echo", call_id), "")
+        kept.over.add(key)
+        await backend.dispatch(invocation("echo", key), "")
         await until(lambda: backend.open_calls == 0)
     assert kept.settled == []
 
 
 async def test_another_process_finds_the_outcome(crumbs: Crumbs) -> None:
-    call_id, run = new_id(), new_run()
+    key, run = new_key(), new_run()
     crumbs.order("echo", "late", seconds=0.3)
     async with facing(crumbs.url) as (first, abandoned):
-        await first.dispatch(invocation("echo", call_id, run=run), "")
+        await first.dispatch(invocation("echo", key, run=run), "")
     async with facing(crumbs.url) as (second, kept):
-        await second.resume(call_id, run)
-        await second.resume(call_id, run)
-        assert (await kept.outcome(call_id)).value == HELLO
+        await second.resume(key, run)
+        await second.resume(key, run)
+        assert (await kept.outcome(key)).value == HELLO
     assert not abandoned.results
-    assert crumbs.executions(f"tg-{run}") == 1
+    assert crumbs.executions(run) == 1
 
 
 async def test_an_outcome_that_could_not_be_kept_is_found_again(
     crumbs: Crumbs, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Forgetful(Kept):
-        async def settle(self, call_id: str, result: ToolResult) -> bool:
-            self.settled.append(call_id)
+        async def settle(self, key: CallKey, result: ToolResult) -> bool:
+            self.settled.append(key)
             if len(self.settled) == 1:
                 raise ConnectionError("the state is away")
-            return await super().settle(call_id, result)
+            return await super().settle(key, result)
 
-    call_id, kept = new_id(), Forgetful()
+    key, kept = new_key(), Forgetful()
     async with facing(crumbs.url, outcomes=kept) as (backend, _):
-        await backend.dispatch(invocation("echo", call_id), "")
-        assert (await kept.outcome(call_id)).value == HELLO
+        await backend.dispatch(invocation("echo", key), "")
+        assert (await kept.outcome(key)).value == HELLO
     assert [record.message for record in caplog.records if record.levelname == "ERROR"] == [
         "an outcome could not be stored"
     ]
 
 
-def run_of(call_id: str, message: str = "hello", run: str | None = None, **more: Any) -> Invocation:
+def run_of(key: CallKey, message: str = "hello", run: str | None = None, **more: Any) -> Invocation:
     """A run of a call, another one each time unless it is named."""
     named = {"run": uuid.uuid4().hex if run is None else run, "arguments": {"message": message}}
-    return invocation("echo", call_id, **named | more)
+    return invocation("echo", key, **named | more)
 
 
 def requests_of(crumbs: Crumbs, run: Invocation) -> list[Any]:
-    return crumbs.listed(tag=f"gateway:{rcrt.request_id(run.call_id, run.run)}")
+    return crumbs.listed(tag=f"gateway:{rcrt.request_id(run.key, run.run)}")
 
 
 async def test_a_run_whose_key_was_spent_for_nothing_is_stored_under_another_where_the_route_allows_it(
     crumbs: Crumbs,
 ) -> None:
     """The replica that handed it over before died, and its key cannot be used again."""
-    again = run_of(new_id(), idempotent=True)
+    again = run_of(new_key(), idempotent=True)
     crumbs.order("create", "status_500")
     async with facing(crumbs.url) as (backend, kept):
         with pytest.raises(GatewayError):
@@ -134,48 +134,48 @@ async def test_a_run_whose_key_was_spent_for_nothing_is_stored_under_another_whe
 
 
 async def test_no_third_key_is_tried(crumbs: Crumbs) -> None:
-    again = run_of(new_id(), idempotent=True)
+    again = run_of(new_key(), idempotent=True)
     crumbs.order("create", "reset", times=2)
     async with facing(crumbs.url) as (backend, kept):
         for _ in range(3):
             assert await backend.dispatch(again, "") is None
-        failure = (await kept.outcome(again.call_id)).failure
+        failure = (await kept.outcome(again.key)).failure
         assert failure is not None
         assert failure.can_retry
     assert requests_of(crumbs, again) == []
 
 
 async def test_what_comes_late_for_an_earlier_run_does_not_end_a_later_one(crumbs: Crumbs) -> None:
-    call_id = new_id()
-    earlier, later = run_of(call_id, "earlier"), run_of(call_id, "later")
+    key = new_key()
+    earlier, later = run_of(key, "earlier"), run_of(key, "later")
     crumbs.order("echo", "late", seconds=0.1)
     crumbs.order("echo", "late", seconds=0.4)
     async with facing(crumbs.url) as (backend, kept):
         await backend.dispatch(earlier, "")
         await backend.dispatch(later, "")
         assert backend.open_calls == 1
-        assert (await kept.outcome(call_id)).value == {"echo": "later"}
+        assert (await kept.outcome(key)).value == {"echo": "later"}
         assert crumbs.listed(tag=f"request:tg-{earlier.run}") != []
-    assert kept.settled == [call_id]
+    assert kept.settled == [key]
 
 
 async def test_a_response_that_is_being_read_when_its_call_is_given_up_ends_nothing(crumbs: Crumbs) -> None:
     """By the time it has been read, another run may have begun."""
-    call_id = new_id()
-    earlier, later = run_of(call_id, "earlier"), run_of(call_id, "later")
+    key = new_key()
+    earlier, later = run_of(key, "earlier"), run_of(key, "later")
     crumbs.order("echo", "absent")
     context = {"request_id": f"tg-{earlier.run}", "status": "success", "output": {"echo": "earlier"}}
     response = rcrt.Crumb(id=str(uuid.uuid4()), schema=rcrt.TOOL_RESPONSE, context=context)
     async with facing(crumbs.url, timings=SLOW_POLL) as (backend, kept):
         await backend.dispatch(earlier, "")
         backend._take_event(response)
-        await backend.cancel(call_id, "", "")
+        await backend.cancel(key, "", "")
         assert (await kept.call(backend, later)).value == {"echo": "later"}
-    assert kept.settled == [call_id]
+    assert kept.settled == [key]
 
 
 async def test_both_breadcrumbs_of_a_run_are_deleted_when_asked_for(crumbs: Crumbs) -> None:
-    call = run_of(new_id())
+    call = run_of(new_key())
     async with facing(crumbs.url, cleanup=True) as (backend, kept):
         await kept.call(backend, call)
         await until(lambda: not requests_of(crumbs, call) and not crumbs.listed(tag=f"request:tg-{call.run}"))

@@ -32,7 +32,7 @@ async def answered(it: Desk, result: ToolResult = DONE, call_id: str | None = No
     async with asyncio.timeout(DEADLINE_S):
         asking = asyncio.create_task(it.ask(call_id))
         await it.later.took.wait()
-        assert await it.calls.settle(it.later.dispatched[-1].call_id, result)
+        assert await it.calls.settle(it.later.dispatched[-1].key, result)
         return await asking
 
 
@@ -48,9 +48,9 @@ async def test_a_look_says_that_the_waiting_caller_got_the_result(it: Desk, resu
 
 async def test_it_is_over_for_its_tool_server_too(it: Desk) -> None:
     kept = await answered(it)
-    assert not await it.calls.settle(kept.id, ToolResult(value="another"))
-    assert not await it.calls.challenge(kept.id, CHALLENGE)
-    assert not await it.calls.is_open(kept.id, it.later.dispatched[0].run)
+    assert not await it.calls.settle(kept.key, ToolResult(value="another"))
+    assert not await it.calls.challenge(kept.key, CHALLENGE)
+    assert not await it.calls.is_open(kept.key, it.later.dispatched[0].run)
     cancelled = await it.calls.stored_calls.cancel(kept.id, ADA)
     assert cancelled is not None
     assert (cancelled.status, it.later.cancelled) == (NOT_KEPT, [])
@@ -90,20 +90,20 @@ async def test_so_it_does_if_its_caller_has_left(it: Desk, backend: str) -> None
         if isinstance(server, Now):
             server.opened.set()
         else:
-            assert await it.calls.settle(invocation.call_id, DONE)
+            assert await it.calls.settle(invocation.key, DONE)
         while await it.status_of_call(invocation.call_id) is None:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
     assert await it.status_of_call(invocation.call_id) == DONE
 
 
 async def test_so_it_does_if_it_has_waited_for_its_user(it: Desk) -> None:
-    it.later.on_dispatch = lambda call_id: it.calls.challenge(call_id, CHALLENGE)
+    it.later.on_dispatch = lambda key: it.calls.challenge(key, CHALLENGE)
     kept = await it.ask(None)
     assert (kept.status, kept.remembered) == (Consent(CHALLENGE), True)
     async with asyncio.timeout(DEADLINE_S):
         joining = asyncio.create_task(it.ask(None))
         await asyncio.sleep(0)
-        assert await it.calls.settle(kept.id, DONE)
+        assert await it.calls.settle(kept.key, DONE)
         joined = await joining
     assert (joined.id, joined.remembered) == (kept.id, True)
     assert await it.status_of_call(kept.id) == DONE

@@ -9,11 +9,12 @@ import pytest
 
 from gateway.calls.backlog import MAX_BYTES, MAX_COUNT, Backlog, Work
 from gateway.core.errors import StateUnavailable
+from gateway.core.model import CallKey
 
 pytestmark = pytest.mark.anyio
 
 DEADLINE_S = 10.0
-KEY = "k" * 43
+KEY = CallKey("k" * 43)
 
 
 class Bench:
@@ -71,8 +72,8 @@ async def test_work_for_calls_whose_part_of_the_state_is_away_holds_up_no_other(
     away = {KEY, "unnoticed"}
     backlog = Backlog(lambda key: key != KEY or key not in away)
     backlog.hold(KEY, 1, bench.work(0))
-    backlog.hold("unnoticed", 1, bench.work(1, StateUnavailable()))
-    backlog.hold("other", 1, bench.work(2))
+    backlog.hold(CallKey("unnoticed"), 1, bench.work(1, StateUnavailable()))
+    backlog.hold(CallKey("other"), 1, bench.work(2))
     backlog.hold(KEY, 1, bench.work(3))
     await bench.until_done(2, 1)
     away.clear()
@@ -121,7 +122,7 @@ async def test_what_is_lost_at_the_end_is_counted_and_named(caplog: pytest.LogCa
     assert caplog.records == []
     assert (len(backlog), backlog.lost) == (0, 0)
     for number in range(3):
-        backlog.hold("k" if number else KEY, 1, bench.work(number))
+        backlog.hold(CallKey("k") if number else KEY, 1, bench.work(number))
     assert len(backlog) == 3
     await backlog.aclose()
     [record] = caplog.records

@@ -13,6 +13,7 @@ import pytest
 from gateway.calls.backlog import MAX_BYTES, Backlog
 from gateway.calls.records import CallMetadata, DeferredCall, pack_metadata
 from gateway.core.errors import StateUnavailable
+from gateway.core.model import CallKey
 from gateway.core.sealing import Digester
 from gateway.core.wire import Head
 from gateway.pipeline.callbacks import Callbacks, CallbackTokens
@@ -23,7 +24,7 @@ from gateway.state.port import NewCall, State, StateLimits
 from tests.unit.desk import desk
 
 OLD, NEW = "the key that was there before, of enough characters", "the key that replaces it, of enough characters too"
-CALL = "0123456789abcdef0123456789abcdef01234567"
+CALL = CallKey("0123456789abcdef0123456789abcdef01234567")
 RUN = "f0e1d2c3b4a5968778695a4b3c2d1e0f"
 MIN_GUESSES = 2**128
 
@@ -130,7 +131,7 @@ async def test_what_waits_for_the_state_has_one_bound_with_the_results_that_do()
 
     async with desk() as it:
         callbacks = callbacks_at(it.state, it.endings.backlog)
-        assert it.endings.backlog.hold("k", MAX_BYTES - len(Arrived().now()), be_away)
+        assert it.endings.backlog.hold(CallKey("k"), MAX_BYTES - len(Arrived().now()), be_away)
         it.state.away, it.state.forgets_what_it_holds = {"get"}, True
         request = Request(Head(method="POST", path="/callbacks/", headers={}), REST)
         token = tokens(NEW).mint(CALL, RUN)

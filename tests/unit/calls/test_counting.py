@@ -12,7 +12,7 @@ from gateway.calls.preference import Preference
 from gateway.calls.records import CallMetadata, pack_metadata
 from gateway.calls.status import UNREMEMBERED, UNSENT
 from gateway.core.errors import ErrorCode, GatewayError
-from gateway.core.model import ToolResult
+from gateway.core.model import CallKey, ToolResult
 from gateway.state.port import CallState, NewCall
 from tests.unit.desk import DONE, Desk, desk
 
@@ -38,14 +38,14 @@ async def test_an_end_that_is_held_is_told_once_it_is_written_down(it: Desk) -> 
     kept = await it.ask(preference=AT_ONCE)
     it.state.away = {"settle"}
     for result in (DONE, ToolResult(value="too late")):
-        assert await it.calls.settle(kept.id, result)
+        assert await it.calls.settle(kept.key, result)
     assert reported(it) == []
     done = asyncio.Event()
 
     async def come_last() -> None:
         done.set()
 
-    assert it.endings.backlog.hold("k", 0, come_last)
+    assert it.endings.backlog.hold(CallKey("k"), 0, come_last)
     it.state.away = set()
     async with asyncio.timeout(DEADLINE_S):
         await done.wait()
@@ -57,7 +57,7 @@ async def test_an_end_that_cannot_be_looked_up_is_held(it: Desk) -> None:
     kept = await it.ask(preference=AT_ONCE)
     it.state.forgets_what_it_holds = True
     it.state.away = {"get"}
-    assert await it.calls.settle(kept.id, DONE)
+    assert await it.calls.settle(kept.key, DONE)
     assert reported(it) == []
     it.state.away = set()
     async with asyncio.timeout(DEADLINE_S):
@@ -80,7 +80,9 @@ async def test_a_refusal_that_was_not_delivered_counts_as_one(it: Desk) -> None:
 async def left(it: Desk, state: CallState, *, call_id: str = "k") -> None:
     """A call as a dead replica has left it."""
     note = CallMetadata(dialect="oxp", wire_version="1.0", call_id=call_id, tool=TOOL, begun_s=1.0)
-    await it.state.begin(NewCall(key="left", fingerprint="f", principal="p", backend="now", note=pack_metadata(note)))
+    await it.state.begin(
+        NewCall(key=CallKey("left"), fingerprint="f", principal="p", backend="now", note=pack_metadata(note))
+    )
     if state is not CallState.REGISTERED:
         it.state.lose("left")
     record = await it.state.get("left")
@@ -102,7 +104,7 @@ async def test_one_whose_replica_died_is_told_once_also_if_its_outcome_comes_yet
     await adopted(it)
     assert reported(it) == [("now", TOOL, UNREMEMBERED)]
     assert it.ended[0][0].begun_s == 1.0
-    assert await it.calls.settle("tg-left", DONE)
+    assert await it.calls.settle(CallKey("left"), DONE)
     assert reported(it) == [("now", TOOL, UNREMEMBERED)]
 
 

@@ -12,7 +12,7 @@ from gateway.calls.executor import ACKNOWLEDGED_WITHIN_S
 from gateway.calls.preference import Preference
 from gateway.calls.status import CallView
 from gateway.core.errors import ErrorCode, GatewayError
-from gateway.core.model import JsonObject, ToolFailure, ToolResult
+from gateway.core.model import CallKey, JsonObject, ToolFailure, ToolResult
 from gateway.state.port import CallState
 from tests.unit.desk import DONE, Desk, desk
 
@@ -35,14 +35,14 @@ class Hasty:
         self.dispatches: list[asyncio.Task[Any]] = []  # in which it is listened to
         at.later.on_dispatch = self._run
 
-    async def _run(self, call_id: str) -> None:
+    async def _run(self, key: CallKey) -> None:
         task = asyncio.current_task()
         assert task is not None
         self.dispatches.append(task)
         if isinstance(self.brings, ToolResult):
-            assert await self.desk.calls.settle(call_id, self.brings)
+            assert await self.desk.calls.settle(key, self.brings)
         elif self.brings is not None:
-            assert await self.desk.calls.challenge(call_id, self.brings)
+            assert await self.desk.calls.challenge(key, self.brings)
         try:
             await self.acknowledges.wait()
         except asyncio.CancelledError:
@@ -78,7 +78,7 @@ async def test_who_would_not_wait_is_told_at_once_and_finds_the_result_before_th
 async def test_a_result_after_a_consent_ends_the_call_before_the_acknowledgement(it: Hasty) -> None:
     it.brings = CHALLENGE
     kept = await it.ask()
-    assert await it.desk.calls.settle(kept.id, DONE)
+    assert await it.desk.calls.settle(kept.key, DONE)
     assert (await it.ask()).status == DONE
     await it.acknowledge(REFUSED)
     assert (await it.ask()).status == DONE

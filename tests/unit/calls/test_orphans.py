@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from gateway.calls.orphans import AT_ONCE, MAX_STRANDED, adopt_orphans
 from gateway.calls.preference import Preference
 from gateway.calls.records import CallMetadata, DeferredCall, pack_metadata
-from gateway.calls.status import PREFIX
+from gateway.core.model import CallKey
 from gateway.core.ports import Backend
 from gateway.state.port import CallState, NewCall, Record, StateLimits
 from tests.unit.desk import Away, Clock, Desk, desk
@@ -42,7 +42,7 @@ def left(
     later = DeferredCall(run="run", cancel_after_s=cancel_after_s)
     note = CallMetadata(dialect="oxp", wire_version="1.0.0", call_id="k", tool="t", group="g", deferred=later)
     return Record(
-        key=key,
+        key=CallKey(key),
         fingerprint="f",
         principal="p",
         backend=backend,
@@ -79,7 +79,7 @@ async def test_each_is_gone_on_with_as_far_as_possible(it: Desk, caplog: pytest.
         while len(caplog.records) < 6:  # noqa: ASYNC110 - a log has no event
             await asyncio.sleep(0.01)
     task.cancel()
-    assert it.later.resumed == [(PREFIX + "left", "run")] * 2
+    assert it.later.resumed == [("left", "run")] * 2
     assert {record.__dict__["state"] for record in caplog.records} == {
         "unknown",
         "accepted",
@@ -105,7 +105,7 @@ async def test_one_that_is_to_be_cancelled_still_is_at_the_time_that_was_set(it:
 
 
 async def test_one_that_was_never_dispatched_can_be_begun_again(it: Desk) -> None:
-    new = NewCall(key="left", fingerprint="f", principal="p", backend="later")
+    new = NewCall(key=CallKey("left"), fingerprint="f", principal="p", backend="later")
     await it.state.begin(new)
     it.state.orphans = [left(CallState.REGISTERED)]
     task = asyncio.create_task(adopt_orphans(it.state, it.endings, {"later": it.later}, Cancellations(), every_s=0.01))
@@ -117,7 +117,7 @@ async def test_one_that_was_never_dispatched_can_be_begun_again(it: Desk) -> Non
 
 async def test_one_without_a_name_that_was_never_dispatched_says_so_when_it_is_asked_for(it: Desk) -> None:
     asked = await it.ask(None, preference=Preference(respond_async=True))
-    key = asked.id.removeprefix(PREFIX)
+    key = asked.key
     record = await it.state.get(key)
     assert record is not None
     it.state.orphans = [replace(record, state=CallState.REGISTERED)]
@@ -182,7 +182,7 @@ async def strand(state: Away, keys: Iterable[str]) -> None:
     """Leaves calls behind that are known to the state."""
     for key in keys:
         record = left(CallState.ACCEPTED, key=key)
-        new = NewCall(key=key, fingerprint="f", principal="p", backend="later", note=record.note)
+        new = NewCall(key=CallKey(key), fingerprint="f", principal="p", backend="later", note=record.note)
         await state.begin(new)
         state.orphans.append(record)
 
@@ -213,7 +213,7 @@ async def test_one_whose_backend_is_not_here_is_gone_on_with_when_it_comes_unles
     it.state.orphans = [left(CallState.UNKNOWN)]  # by the time it is claimed, the look before is over
     await have_been_claimed(it.state)
     task.cancel()
-    assert it.later.resumed == [(PREFIX + "waits", "run")]
+    assert it.later.resumed == [("waits", "run")]
 
 
 async def test_one_whose_backend_comes_while_the_state_is_away_is_gone_on_with_afterwards(it: Desk) -> None:
@@ -231,7 +231,7 @@ async def test_one_whose_backend_comes_while_the_state_is_away_is_gone_on_with_a
     async with asyncio.timeout(DEADLINE_S):
         await it.later.took.wait()
     task.cancel()
-    assert it.later.resumed == [(PREFIX + "waits", "run")]
+    assert it.later.resumed == [("waits", "run")]
 
 
 async def test_one_whose_backend_came_and_fails_costs_the_others_nothing(
@@ -246,7 +246,7 @@ async def test_one_whose_backend_came_and_fails_costs_the_others_nothing(
     async with asyncio.timeout(DEADLINE_S):
         await it.later.took.wait()
     task.cancel()
-    assert it.later.resumed == [(PREFIX + "two", "run")]
+    assert it.later.resumed == [("two", "run")]
     assert [record.levelno for record in caplog.records].count(logging.ERROR) == 1
 
 

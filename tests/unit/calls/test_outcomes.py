@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.calls.preference import Preference
-from gateway.calls.status import PREFIX
 from gateway.core import jsontext
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import ToolFailure, ToolResult
@@ -60,7 +59,7 @@ async def test_a_failure_that_may_be_repeated_is_not_kept_for_who_was_told(it: D
 async def test_an_undelivered_failure_that_cannot_be_repeated_is_kept(it: Desk) -> None:
     kept = await it.ask(None, timeout_s=0.01)
     assert (kept.status, kept.remembered) == (None, True)
-    assert await it.calls.settle(kept.id, REPEATABLE)
+    assert await it.calls.settle(kept.key, REPEATABLE)
     assert await it.status_of_call(kept.id) == REPEATABLE
 
 
@@ -81,7 +80,7 @@ async def test_an_undelivered_refusal_is_kept_as_long_as_a_result() -> None:
         refuse_after(20, it)
         kept = await it.ask(None, backend=it.now, preference=ASYNC)
         assert kept.status is None
-        await it.state.wait(kept.id.removeprefix(PREFIX), DEADLINE_S)
+        await it.state.wait(kept.key, DEADLINE_S)
         it.clock.now += 50
         status = await it.status_of_call(kept.id)
         assert isinstance(status, ToolResult)
@@ -96,7 +95,7 @@ async def test_what_is_held_weighs_what_is_counted_for_it(it: Desk) -> None:
     count = 50_000
     tracemalloc.start()
     try:
-        assert await it.calls.settle(kept.id, ToolResult(value=[{} for _ in range(count)]))
+        assert await it.calls.settle(kept.key, ToolResult(value=[{} for _ in range(count)]))
         gc.collect()
         weight, _ = tracemalloc.get_traced_memory()
     finally:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from gateway.calls.preference import Preference
-from gateway.calls.status import PREFIX, CallView, Consent
+from gateway.calls.status import CallView, Consent
 from gateway.core.errors import ErrorCode, GatewayError, StateUnavailable
-from gateway.core.model import ToolFailure, ToolResult
+from gateway.core.model import CallKey, ToolFailure, ToolResult, public_id
 from gateway.state.port import MAX_NOTE_BYTES, CallState
 from tests.unit.desk import ADA, BOB, DONE, Desk, desk
 
@@ -48,7 +48,7 @@ async def test_a_call_that_outlasts_its_caller_goes_on_and_is_joined(it: Desk) -
     async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
         joined = [group.create_task(it.ask()) for _ in range(3)]
         await asyncio.sleep(0)
-        assert await it.calls.settle(late.id, DONE)
+        assert await it.calls.settle(late.key, DONE)
     assert [(await task).status for task in joined] == [DONE] * 3
     assert (await it.ask()).status == await it.status_of_call("k") == DONE
     assert len(it.later.dispatched) == 1
@@ -59,22 +59,22 @@ async def test_what_a_tool_server_is_told_of_a_call(it: Desk) -> None:
     [invocation] = it.later.dispatched
     assert (invocation.call_id, invocation.group, kept.metadata.group) == (kept.id, "g", "g")
     assert invocation.config_ids == {"6f1c"}
-    assert it.later.callback_urls == [f"https://gateway.example/{kept.id.removeprefix(PREFIX)}"]
+    assert it.later.callback_urls == [f"https://gateway.example/{kept.key}"]
 
 
 async def test_a_call_without_an_id_is_a_new_one_each_time(it: Desk) -> None:
     first, second = [await it.ask(None, preference=AT_ONCE) for _ in range(2)]
     assert (first.is_keyed, first.metadata.call_id, first.id != second.id) == (False, first.id, True)
-    assert await it.calls.settle(first.id, DONE)
+    assert await it.calls.settle(first.key, DONE)
     assert await it.status_of_call(first.id) == DONE
     assert await it.status_of_call(second.id) is None
 
 
 async def test_an_outcome_arrives_once(it: Desk) -> None:
     kept = await it.ask(preference=AT_ONCE)
-    assert await it.calls.settle(kept.id, DONE)
-    assert not await it.calls.settle(kept.id, ToolResult(value="another"))
-    assert not await it.calls.settle(PREFIX + "unknown", DONE)
+    assert await it.calls.settle(kept.key, DONE)
+    assert not await it.calls.settle(kept.key, ToolResult(value="another"))
+    assert not await it.calls.settle(CallKey("unknown"), DONE)
     assert await it.status_of_call("k") == DONE
 
 
@@ -83,7 +83,7 @@ async def test_a_failure_that_may_be_repeated_reaches_who_waits_and_is_not_kept(
     async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
         joined = [group.create_task(it.ask()) for _ in range(3)]
         await asyncio.sleep(0)
-        assert await it.calls.settle(kept.id, REPEATABLE)
+        assert await it.calls.settle(kept.key, REPEATABLE)
     assert [((await task).status, (await task).remembered) for task in joined] == [(REPEATABLE, False)] * 3
     assert len(it.later.dispatched) == 1
     again = await it.ask(preference=AT_ONCE)
@@ -93,7 +93,7 @@ async def test_a_failure_that_may_be_repeated_reaches_who_waits_and_is_not_kept(
 async def test_without_an_id_even_such_a_failure_can_be_asked_for(it: Desk) -> None:
     """That call cannot be repeated, so nothing is pinned."""
     kept = await it.ask(None, preference=AT_ONCE)
-    assert await it.calls.settle(kept.id, REPEATABLE)
+    assert await it.calls.settle(kept.key, REPEATABLE)
     looked = await it.calls.stored_calls.view(kept.id, ADA)
     assert looked is not None
     assert (looked.status, looked.remembered) == (REPEATABLE, True)
@@ -120,7 +120,7 @@ async def test_a_call_that_cannot_be_repeated_is_not_sent_again_whatever_its_rou
     """Should its replica die while it is sent, its outcome may still come."""
     for call_id in ("k", None):
         kept = await it.ask(call_id, preference=AT_ONCE, idempotent=True)
-        record = it.state.local_record(kept.id.removeprefix(PREFIX))
+        record = it.state.local_record(kept.key)
         assert record is not None
         assert record.idempotent == (call_id is not None)
 
@@ -140,11 +140,11 @@ async def test_a_bug_of_ours_is_an_outcome_since_the_tool_may_have_run(
 
 async def test_a_call_waits_for_its_user_and_its_repetition_gets_the_result(it: Desk) -> None:
     kept = await it.ask(preference=AT_ONCE)
-    assert await it.calls.challenge(kept.id, CHALLENGE)
+    assert await it.calls.challenge(kept.key, CHALLENGE)
     assert (await it.ask()).status == await it.status_of_call("k") == Consent(CHALLENGE)
-    key = kept.id.removeprefix(PREFIX)
+    key = kept.key
     assert await it.calls.consent_status(key) == "pending"
-    assert await it.calls.settle(kept.id, DONE)
+    assert await it.calls.settle(kept.key, DONE)
     assert await it.calls.consent_status(key) == "completed"
     assert (await it.ask()).status == DONE
     assert len(it.later.dispatched) == 1
@@ -154,15 +154,15 @@ async def test_a_consent_asked_for_anew_is_shown_to_the_next_caller(it: Desk) ->
     """The protocol is silent about it; the address of the first may have expired."""
     newer = {"id": "2", "url": "https://login.example/again"}
     named, nameless = await it.ask(preference=AT_ONCE), await asked_for_consent(it)
-    assert await it.calls.challenge(named.id, CHALLENGE)
+    assert await it.calls.challenge(named.key, CHALLENGE)
     for kept in (named, nameless):
-        assert await it.calls.challenge(kept.id, newer)
+        assert await it.calls.challenge(kept.key, newer)
     assert (await it.ask()).status == await it.status_of_call("k") == Consent(newer)
     again = await it.ask(None)
     assert (again.id, again.status) == (nameless.id, Consent(newer))
     for kept in (named, nameless):
-        assert await it.calls.settle(kept.id, DONE)
-        assert not await it.calls.challenge(kept.id, CHALLENGE)
+        assert await it.calls.settle(kept.key, DONE)
+        assert not await it.calls.challenge(kept.key, CHALLENGE)
     assert await it.status_of_call("k") == DONE
     assert (await it.ask(None)).status == DONE
 
@@ -174,7 +174,7 @@ async def asked_for_consent(it: Desk) -> CallView:
         asking = group.create_task(it.ask(None))
         while len(it.later.dispatched) == before:  # noqa: ASYNC110 - two tasks of the same loop
             await asyncio.sleep(0)
-        await it.calls.challenge(it.later.dispatched[-1].call_id, CHALLENGE)
+        await it.calls.challenge(it.later.dispatched[-1].key, CHALLENGE)
     return await asking
 
 
@@ -182,13 +182,13 @@ async def test_while_it_waits_the_same_question_without_an_id_joins_it(it: Desk)
     first = await it.ask(None, preference=AT_ONCE)
     second = await it.ask(None, preference=AT_ONCE)
     assert first.id != second.id  # neither waits for its user yet
-    await it.calls.challenge(first.id, CHALLENGE)
+    await it.calls.challenge(first.key, CHALLENGE)
     again = await it.ask(None)
     assert (again.id, again.status, again.is_keyed) == (first.id, Consent(CHALLENGE), False)
     for others in ({"caller": BOB}, {"user_id": "u"}, {"arguments": {"other": 1}}):
         assert (await it.ask(None, preference=AT_ONCE, **others)).id != first.id
     assert (await it.ask("k", preference=AT_ONCE)).id != first.id
-    await it.calls.settle(first.id, DONE)
+    await it.calls.settle(first.key, DONE)
     joined = await it.ask(None)
     assert (joined.id, joined.status) == (first.id, DONE)
     assert (await it.ask(None, preference=AT_ONCE)).id != first.id  # it was delivered
@@ -196,10 +196,10 @@ async def test_while_it_waits_the_same_question_without_an_id_joins_it(it: Desk)
 
 async def test_it_joins_one_that_has_an_id_too(it: Desk) -> None:
     first = await it.ask("k", preference=AT_ONCE)
-    await it.calls.challenge(first.id, CHALLENGE)
+    await it.calls.challenge(first.key, CHALLENGE)
     again = await it.ask(None)
     assert (again.id, again.status, again.joined) == (first.id, Consent(CHALLENGE), True)
-    await it.calls.settle(first.id, DONE)
+    await it.calls.settle(first.key, DONE)
     for call_id in ("k", "k"):
         assert (await it.ask(call_id)).status == DONE
     assert (await it.ask(None, preference=AT_ONCE)).id != first.id  # it was delivered
@@ -211,7 +211,7 @@ async def test_who_was_told_otherwise_is_not_told_again(it: Desk, how: str) -> N
     if how == "look":
         await it.calls.stored_calls.view(asked.id, ADA)  # nothing is over yet
         assert (await it.ask(None)).id == asked.id
-        await it.calls.settle(asked.id, DONE)
+        await it.calls.settle(asked.key, DONE)
     await (it.calls.stored_calls.view if how == "look" else it.calls.stored_calls.cancel)(asked.id, ADA)
     assert (await it.ask(None, preference=AT_ONCE)).id != asked.id
 
@@ -227,19 +227,19 @@ async def test_an_abandoned_call_is_not_in_the_way_of_a_new_one() -> None:
 @pytest.mark.parametrize("how", ["failed", "cancelled", "forgotten"])
 async def test_a_consent_that_came_to_nothing_has_failed(it: Desk, how: str) -> None:
     kept = await it.ask(preference=AT_ONCE)
-    await it.calls.challenge(kept.id, CHALLENGE)
+    await it.calls.challenge(kept.key, CHALLENGE)
     if how == "failed":
-        await it.calls.settle(kept.id, ToolResult(failure=ToolFailure(message="Declined.")))
+        await it.calls.settle(kept.key, ToolResult(failure=ToolFailure(message="Declined.")))
     elif how == "cancelled":
         await it.calls.stored_calls.cancel("k", ADA)
     else:
         it.clock.now += 100_000
-    assert await it.calls.consent_status(kept.id.removeprefix(PREFIX)) == "failed"
+    assert await it.calls.consent_status(kept.key) == "failed"
 
 
 async def test_a_challenge_too_large_to_be_kept_ends_its_call(it: Desk) -> None:
     kept = await it.ask(preference=AT_ONCE)
-    assert await it.calls.challenge(kept.id, {"id": "1", "url": "https://x.example/" + "x" * MAX_NOTE_BYTES})
+    assert await it.calls.challenge(kept.key, {"id": "1", "url": "https://x.example/" + "x" * MAX_NOTE_BYTES})
     assert "consent" in failure(await it.status_of_call("k")).message
 
 
@@ -249,19 +249,19 @@ async def test_a_challenge_too_large_to_be_kept_ends_its_call(it: Desk) -> None:
 async def test_only_an_outcome_of_its_latest_run_counts_and_only_until_it_is_over(it: Desk) -> None:
     kept = await it.ask(preference=AT_ONCE)
     [run] = [invocation.run for invocation in it.later.dispatched]
-    assert (await it.calls.is_open(kept.id, run), await it.calls.is_open(kept.id, "another")) == (True, False)
-    await it.calls.settle(kept.id, REPEATABLE)
+    assert (await it.calls.is_open(kept.key, run), await it.calls.is_open(kept.key, "another")) == (True, False)
+    await it.calls.settle(kept.key, REPEATABLE)
     again = await it.ask(preference=AT_ONCE)
     assert again.id == kept.id
-    assert not await it.calls.is_open(kept.id, run)
+    assert not await it.calls.is_open(kept.key, run)
     run = it.later.dispatched[-1].run
     it.state.away.add("get")
-    assert await it.calls.is_open(kept.id, run)
-    await it.calls.settle(kept.id, DONE)
-    assert not await it.calls.is_open(kept.id, run)
-    assert await it.calls.is_open(PREFIX + "of-another-process", run)  # unknown here
+    assert await it.calls.is_open(kept.key, run)
+    await it.calls.settle(kept.key, DONE)
+    assert not await it.calls.is_open(kept.key, run)
+    assert await it.calls.is_open(CallKey("of-another-process"), run)  # unknown here
     it.state.away.clear()
-    assert not await it.calls.is_open(PREFIX + "absent", run)
+    assert not await it.calls.is_open(CallKey("absent"), run)
 
 
 async def test_cancelling_tells_the_tool_server_once(it: Desk) -> None:
@@ -270,8 +270,8 @@ async def test_cancelling_tells_the_tool_server_once(it: Desk) -> None:
         cancelled = await it.calls.stored_calls.cancel("k", ADA)
         assert cancelled is not None
         assert "cancelled" in failure(cancelled.status).message
-    assert it.later.cancelled == [(kept.id, "g")]
-    assert not await it.calls.settle(kept.id, DONE)
+    assert it.later.cancelled == [(kept.key, "g")]
+    assert not await it.calls.settle(kept.key, DONE)
     assert (await it.calls.stored_calls.cancel("k", BOB), await it.calls.stored_calls.view(kept.id, BOB)) == (
         None,
         None,
@@ -287,14 +287,14 @@ async def test_a_route_may_have_calls_cancelled_that_outlast_it(it: Desk, prefer
             await asyncio.sleep(0.005)
     shown = failure(kept.status if kept.status is not None else await it.status_of_call("k"))
     assert (shown.message.startswith("The tool took too long"), shown.can_retry) == (True, False)
-    assert it.later.cancelled == [(kept.id, "g")]
+    assert it.later.cancelled == [(kept.key, "g")]
 
 
 async def test_a_call_that_waits_for_its_user_does_not_outlast_anything(it: Desk) -> None:
     async with asyncio.timeout(DEADLINE_S), asyncio.TaskGroup() as group:
         asking = group.create_task(it.ask(timeout_s=0.05, cancel_on_timeout=True))
         await it.later.took.wait()
-        await it.calls.challenge(it.later.dispatched[0].call_id, CHALLENGE)
+        await it.calls.challenge(it.later.dispatched[0].key, CHALLENGE)
     assert (await asking).status == Consent(CHALLENGE)
     await asyncio.sleep(0.1)
     assert it.later.cancelled == []
@@ -312,22 +312,22 @@ async def test_a_caller_that_leaves_hurts_nothing(it: Desk) -> None:
     assert (leaving.cancelled(), it.now.hung_up, len(it.now.dispatched)) == (True, False, 1)
 
 
-async def leave(it: Desk, call_id: str | None, *, at: CallState, **asked: Any) -> str:
-    """A caller asks and leaves when its call has come so far; returns our id of it."""
+async def leave(it: Desk, call_id: str | None, *, at: CallState, **asked: Any) -> CallKey:
+    """A caller asks and leaves when its call has come so far; returns the key of the call."""
     before = len(it.later.dispatched)
     async with asyncio.timeout(DEADLINE_S):
         leaving = asyncio.create_task(it.ask(call_id, **asked))
         while len(it.later.dispatched) == before:  # noqa: ASYNC110 - two tasks of the same loop
             await asyncio.sleep(0)
-        id_ = it.later.dispatched[-1].call_id
+        key = it.later.dispatched[-1].key
         if at is CallState.AWAITING_USER:
-            await it.calls.challenge(id_, CHALLENGE)
-            return (await leaving).id
-        while (record := it.state.local_record(id_.removeprefix(PREFIX))) is None or record.state is not at:  # noqa: ASYNC110
+            await it.calls.challenge(key, CHALLENGE)
+            return (await leaving).key
+        while (record := it.state.local_record(key)) is None or record.state is not at:  # noqa: ASYNC110
             await asyncio.sleep(0)
         leaving.cancel()
         await asyncio.wait([leaving])
-    return id_
+    return key
 
 
 async def settles_down(it: Desk) -> None:
@@ -360,7 +360,7 @@ async def test_a_call_that_can_be_asked_for_outlives_its_caller(
     await settles_down(it)
     assert not it.later.cancelled
     assert await it.calls.settle(left, DONE)
-    assert await it.status_of_call(left) == DONE
+    assert await it.status_of_call(public_id(left)) == DONE
 
 
 async def test_a_call_that_waits_for_its_user_outlives_its_caller(it: Desk) -> None:
@@ -370,7 +370,7 @@ async def test_a_call_that_waits_for_its_user_outlives_its_caller(it: Desk) -> N
     again.cancel()
     await settles_down(it)
     assert not it.later.cancelled
-    assert (await it.ask(None)).id == left
+    assert (await it.ask(None)).key == left
 
 
 async def test_cancelling_hangs_up_on_a_tool_server_that_answers_at_once(it: Desk) -> None:
@@ -402,7 +402,7 @@ async def test_without_the_state_nothing_is_begun_and_nothing_is_told(it: Desk) 
         with pytest.raises(GatewayError) as raised:
             await ask("k", ADA)
         assert raised.value.code is ErrorCode.BACKEND_UNAVAILABLE
-    assert await it.calls.consent_status("key") == "pending"
+    assert await it.calls.consent_status(CallKey("key")) == "pending"
     assert len(it.later.dispatched) == 1
 
 
@@ -426,8 +426,8 @@ async def test_a_result_is_told_at_once_and_kept_as_soon_as_it_can_be(it: Desk) 
 async def test_what_a_tool_server_brings_meanwhile_is_not_lost(it: Desk) -> None:
     first, second = [await it.ask(call_id, preference=AT_ONCE) for call_id in ("k", "k2")]
     it.state.away = {"get", "settle"}
-    assert await it.calls.settle(first.id, DONE)
-    assert await it.calls.challenge(second.id, CHALLENGE)
+    assert await it.calls.settle(first.key, DONE)
+    assert await it.calls.challenge(second.key, CHALLENGE)
     it.state.away = set()
     async with asyncio.timeout(DEADLINE_S):
         assert (await it.ask()).status == DONE
@@ -440,14 +440,14 @@ async def test_what_cannot_even_be_held_is_told_to_who_brings_it(it: Desk) -> No
     it.state.away = {"settle"}
     huge = ToolResult(value="x" * (64 << 20))
     with pytest.raises(StateUnavailable):
-        await it.calls.settle(kept.id, huge)
+        await it.calls.settle(kept.key, huge)
     it.state.away = set()
 
 
 async def test_an_unreadable_record_is_an_unknown_outcome(it: Desk) -> None:
     """As after its sealing key was taken away."""
     kept = await it.ask(preference=AT_ONCE)
-    key = kept.id.removeprefix(PREFIX)
+    key = kept.key
     it.state.unreadable(key)
     assert "it is unknown" in failure((await it.ask()).status).message
     assert await it.calls.stored_calls.view("k", ADA) is None

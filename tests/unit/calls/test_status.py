@@ -24,7 +24,7 @@ from gateway.calls.status import (
 )
 from gateway.core import jsontext
 from gateway.core.errors import ErrorCode, GatewayError
-from gateway.core.model import Json, ToolFailure, ToolResult
+from gateway.core.model import CallKey, Json, ToolFailure, ToolResult
 from gateway.state.port import CallState, Conflict, Expired, Full, Quota, Record
 
 NOTE = CallMetadata(dialect="oxp", wire_version="1.0.0", call_id="k", tool="Echo.Say@1.0.0", group="g")
@@ -86,12 +86,12 @@ def test_a_record_says_how_its_call_stands() -> None:
     [(None, True), (ToolResult(value=1), True), (PINNED, True), (REPEATABLE, False), (REFUSED, False)],
 )
 def test_what_may_be_repeated_is_not_remembered(standing: Any, remembered: bool) -> None:
-    kept = view_of("key", NOTE, "b", standing)
+    kept = view_of(CallKey("key"), NOTE, "b", standing)
     assert (kept.id, kept.is_keyed, kept.remembered) == ("tg-key", True, remembered)
 
 
 def test_a_caller_who_waited_for_a_call_that_is_gone_is_told_so() -> None:
-    assert view_of("key", NOTE, "b", NOT_FOUND).status == GONE
+    assert view_of(CallKey("key"), NOTE, "b", NOT_FOUND).status == GONE
 
 
 def test_what_a_record_holds_is_remembered_whatever_it_is() -> None:

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from gateway.calls.status import CANCELLED, PREFIX, CallView
+from gateway.calls.status import CANCELLED, CallView
 from gateway.core.errors import ErrorCode, GatewayError
-from gateway.core.model import ToolResult
+from gateway.core.model import CallKey, ToolResult
 from gateway.state.port import CallState
 from tests.unit.desk import DONE, Desk, Later, Now, desk
 
@@ -24,14 +24,14 @@ async def it() -> AsyncIterator[Desk]:
         yield opened
 
 
-async def queued(it: Desk, backend: Later | Now, call_id: str | None = "k") -> tuple[asyncio.Task[CallView], str]:
+async def queued(it: Desk, backend: Later | Now, call_id: str | None = "k") -> tuple[asyncio.Task[CallView], CallKey]:
     """A call that waits for its turn, and its key."""
     backend.queued = asyncio.Queue()
     asked = asyncio.create_task(it.ask(call_id, backend=backend))
     async with asyncio.timeout(DEADLINE_S):
         while not it.state.moves:  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0)
-    return asked, it.state.moves[0][0]
+    return asked, CallKey(it.state.moves[0][0])
 
 
 def go(backend: Later | Now) -> None:
@@ -44,7 +44,7 @@ def go(backend: Later | Now) -> None:
 async def test_a_call_that_waits_for_its_turn_may_be_sent_by_others_until_it_goes(it: Desk, name: str) -> None:
     backend = it.now if name == "now" else it.later
     asked, key = await queued(it, backend)
-    it.later.on_dispatch = lambda call_id: it.calls.settle(call_id, DONE)
+    it.later.on_dispatch = lambda key: it.calls.settle(key, DONE)
     it.now.opened.set()
     go(backend)
     assert (await asked).status == DONE
@@ -57,7 +57,7 @@ async def test_a_call_that_was_ended_before_its_turn_is_not_sent(it: Desk, name:
     """It was cancelled at another replica."""
     backend = it.now if name == "now" else it.later
     asked, key = await queued(it, backend, call_id)
-    await it.calls.settle(PREFIX + key, CANCELLED)
+    await it.calls.settle(key, CANCELLED)
     go(backend)
     standing = (await asked).status
     assert isinstance(standing, ToolResult)

@@ -74,7 +74,8 @@ def test_a_message_means_what_the_example_says(example: dict[str, Any]) -> None:
 
 @having("sent")
 def test_an_invocation_has_every_field_and_no_token(example: dict[str, Any]) -> None:
-    invocation = msgspec.convert(example["invocation"], Invocation)
+    named = {"key": example["invocation"]["call_id"].removeprefix("tg-")}
+    invocation = msgspec.convert(example["invocation"] | named, Invocation)
     sent = jsontext.decode(callback.encode_invocation(invocation, CALLBACK_URL))
     assert canonical(sent) == canonical(example["sent"])
 

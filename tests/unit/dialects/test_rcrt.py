@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from gateway.core.errors import ErrorCode, GatewayError
-from gateway.core.model import Invocation, ToolFailure, ToolResult
+from gateway.core.model import CallKey, Invocation, ToolFailure, ToolResult
 from gateway.protocols.rcrt import breadcrumbs as rcrt
 from gateway.protocols.rcrt.breadcrumbs import Crumb
 from tests.unit.protocols.common.answers import DEFINITION
@@ -28,7 +28,8 @@ each_example = pytest.mark.parametrize("example", EXAMPLES.values(), ids=EXAMPLE
 
 def invocation(call: dict[str, Any]) -> Invocation:
     more = {"tool": replace(DEFINITION, remote_id=call["tool"]), "config_ids": frozenset(call.get("config_ids", ()))}
-    return Invocation(**{**call, **more}, timeout_s=30.0)
+    key = CallKey(call["call_id"].removeprefix("tg-"))
+    return Invocation(key=key, **{**call, **more}, timeout_s=30.0)
 
 
 def encoded(call: Invocation, settings: dict[str, Any]) -> Any:
@@ -75,7 +76,7 @@ def test_a_request_is_named_after_its_run_and_not_after_its_call(schema: str) ->
     assert "4f2a" not in json.dumps(sent)
     assert rcrt.asked(Crumb(id="b7e0", schema=sent["schema_name"], tags=tuple(sent["tags"]))) == f"tg-{run}"
     (item,) = sent["context"].get("tool_requests", [sent["context"]])
-    assert item["requestId"] == rcrt.request_id("tg-4f2a", run) == f"tg-{run}"
+    assert item["requestId"] == rcrt.request_id(CallKey("4f2a"), run) == f"tg-{run}"
 
 
 @pytest.mark.parametrize("config_id", ["another", 7, ["6f1c"], {"a": 1}, ""], ids=repr)

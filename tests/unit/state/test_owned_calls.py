@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 
+from gateway.core.model import CallKey
 from gateway.core.sealing import Sealer
 from gateway.redisclient.store import Scripts
 from gateway.state.owned_calls import MAX_RECENT, MAX_RECENT_BYTES, OwnedCalls, RecentEndings
@@ -14,8 +15,9 @@ from gateway.state.port import ACCEPTED, REGISTERED, NewCall, Record, StateLimit
 from gateway.state.records import Records
 
 TTL_S = 600.0
-KEY = "k" * 43
-RECORD = Record.of(NewCall(key="k", fingerprint="f", principal="p", backend="b"), "replica", 0.0, REGISTERED, b"")
+KEY = CallKey("k" * 43)
+NEW = NewCall(key=CallKey("k"), fingerprint="f", principal="p", backend="b")
+RECORD = Record.of(NEW, "replica", 0.0, REGISTERED, b"")
 KEPT_S = 3600.0
 
 
