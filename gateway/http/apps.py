@@ -115,7 +115,7 @@ def public_app(
         Route(path.replace("}", ":path}"), handlers[route.operation], methods=route.methods)
         for route in ROUTES
         if route.operation in handlers
-        for path in route.paths()
+        for path in route.paths().values()
     ]
     routes += metadata_routes(config, public_url)
     routes += _console_routes(console, public_url)

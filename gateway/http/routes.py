@@ -39,9 +39,9 @@ class PublicRoute(Struct, frozen=True):
         begins = self.path.partition("{")[0]
         return path.startswith(begins) if self.has_more or begins != self.path else path == begins
 
-    def paths(self) -> tuple[str, ...]:
-        """Its path, bare and with every prefix."""
-        return (self.path, *(f"/{name}{self.path}" for name in DIALECTS if self.has_prefixes))
+    def paths(self) -> dict[str | None, str]:
+        """Its path, bare and with every prefix, by the dialect that it names."""
+        return {None: self.path} | {name: f"/{name}{self.path}" for name in DIALECTS if self.has_prefixes}
 
 
 CALLBACK = PublicRoute(f"{CALLBACKS}{{token}}", "callback", methods=("POST",))
