@@ -117,7 +117,7 @@ class Gateway:
             self._checks,
             encoders=dict(chain(factories.ENCODERS.items(), *(surface.encoders.items() for surface in more_surfaces))),
             path=CALLS,
-            published=current.published,
+            published=current.find_tool,
             count=count_call,
             pending_ttl_s=pending_s,
             result_ttl_s=storage.result_ttl_s,
@@ -138,7 +138,7 @@ class Gateway:
             state,
             tokens,
             receivers=self._receivers,
-            published=current.published,
+            published=current.find_tool,
             absent=absent_receivers(self.calls, self._checker),
             backlog=self._outcomes.backlog,
             linked=telemetry.link,
@@ -179,8 +179,8 @@ class Gateway:
 
     def _make_generation(self, config: Config, before: Generation | None) -> Generation:
         """Makes the parts of a configuration, or takes them from the generation before where they still fit."""
-        opened = self._opener.open(config, {} if before is None else before.opened)
-        backends = {name: made.part.backend for name, made in opened.items()}
+        open_backends = self._opener.open(config, {} if before is None else before.open_backends)
+        backends = {name: part.value.backend for name, part in open_backends.items()}
         catalogue = Catalogue(
             factories.sources(config, backends, self._telemetry.backends(backends, config)),
             offload=self._lists,
@@ -201,8 +201,8 @@ class Gateway:
         rules = factories.rate_limit_rules(config)
         limits = self._limits if before is None else before.limits.under(rules, config.limits_on_failure)
         pipeline = Pipeline(
-            authenticator=authentication.part,
-            authorizer=authorization.part,
+            authenticator=authentication.value,
+            authorizer=authorization.value,
             limiter=limits,
             catalogue=catalogue,
             calls=self.calls,
@@ -229,9 +229,9 @@ class Gateway:
         )
         return Generation(
             config=config,
-            opened=opened,
+            open_backends=open_backends,
             backends=backends,
-            admissions={name: made.part.admission for name, made in opened.items()},
+            admissions={name: part.value.admission for name, part in open_backends.items()},
             authentication=authentication,
             authorization=authorization,
             surfaces=surfaces,
@@ -240,7 +240,7 @@ class Gateway:
             catalogue=catalogue,
             limits=limits,
             pipeline=pipeline,
-            public=self._make_edge(config, pipeline, (*surfaces.part, *self._more_surfaces), pages.part),
+            public=self._make_edge(config, pipeline, (*surfaces.value, *self._more_surfaces), pages.value),
         )
 
     def _make_pages(self, config: Config) -> ASGIApp:

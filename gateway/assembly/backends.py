@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from gateway.assembly import factories
-from gateway.assembly.generation import Made, OpenBackend, keep_or_make
+from gateway.assembly.generation import OpenBackend, Part, keep_or_make
 from gateway.calls.registry import Calls
 from gateway.metrics import Metrics
 from gateway.net.body_memory import BodyMemory
@@ -33,7 +33,7 @@ class BackendOpener:
     pending_s: float  # how long a call may take that leaves a record
     on_change: Callable[[str], None]  # called with a backend that reports a change of its tools
 
-    def open(self, config: Config, before: Mapping[str, Made[OpenBackend]]) -> Mapping[str, Made[OpenBackend]]:
+    def open(self, config: Config, before: Mapping[str, Part[OpenBackend]]) -> Mapping[str, Part[OpenBackend]]:
         """The backends by name; those from before that have not changed stay."""
         patience_s = factories.patience_s(config)
         return {

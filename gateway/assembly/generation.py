@@ -33,20 +33,20 @@ CLOSED_S = 30.0  # to close backends that were made but not used
 
 
 @dataclass(frozen=True, slots=True)
-class Made(Generic[T]):
+class Part(Generic[T]):
     """A part of a generation, and what it was made from."""
 
-    part: T
+    value: T
     settings: object
     files: Fingerprints  # of the files that the settings name
 
 
-def keep_or_make(before: Made[T] | None, settings: object, make: Callable[[], T]) -> Made[T]:
+def keep_or_make(before: Part[T] | None, settings: object, make: Callable[[], T]) -> Part[T]:
     """The part from before if its settings and files are the same, else a new one. `settings` may be a tuple."""
     files = fingerprints(named_files(settings))
     if before is not None and before.settings == settings and before.files == files:
         return before
-    return Made(make(), settings, files)
+    return Part(make(), settings, files)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,13 +62,13 @@ class Generation:
     """The parts of a gateway that follow one configuration; those that still fit are the parts of the one before."""
 
     config: Config
-    opened: Mapping[str, Made[OpenBackend]]  # by the names of the backends, as the next two
+    open_backends: Mapping[str, Part[OpenBackend]]  # by the names of the backends, as the next two
     backends: Mapping[str, Backend]
     admissions: Mapping[str, Admission[Server]]
-    authentication: Made[Authenticator]
-    authorization: Made[HttpAuthorizer | None]
-    surfaces: Made[Sequence[Surface]]
-    pages: Made[ASGIApp]  # answers at all public paths besides the surfaces and callbacks
+    authentication: Part[Authenticator]
+    authorization: Part[HttpAuthorizer | None]
+    surfaces: Part[Sequence[Surface]]
+    pages: Part[ASGIApp]  # answers at all public paths besides the surfaces and callbacks
     expiries: Sequence[GaugeSample]  # until when the certificates are good
     catalogue: Catalogue
     limits: RateLimits
@@ -78,11 +78,11 @@ class Generation:
     @property
     def authorizer(self) -> HttpAuthorizer | None:
         """What asks the operator's own service about calls, if there is one."""
-        return self.authorization.part
+        return self.authorization.value
 
     async def start(self) -> None:
         """Begins to ask issuers for their keys and backends for their tools; returns at once."""
-        await self.authentication.part.start()
+        await self.authentication.value.start()
         await self.catalogue.start()
 
     async def follow(self, before: Generation) -> None:
@@ -132,9 +132,9 @@ class Current:
     def router(self) -> Router:
         return self.generation().catalogue.router
 
-    def published(self, tool: str) -> PublishedTool | None:
+    def find_tool(self, tool: str) -> PublishedTool | None:
         """A tool by its full id."""
-        return self.router().published(tool)
+        return self.router().find(tool)
 
 
 async def _refuse_to_serve(scope: Scope, receive: Receive, send: Send) -> None:

@@ -58,7 +58,7 @@ def merge(
             continue
         if name != definition.name:
             renamed[backend].append(Rejected(id=id_, reason=why))
-            tool = tool.renamed(name)
+            tool = tool.with_name(name)
         published.append(tool)
         won[backend] += 1
     router = Router(published, unlisted, longest_name=longest)

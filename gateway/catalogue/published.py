@@ -111,7 +111,7 @@ class PublishedTool:
     target: Target = field(init=False, repr=False)
     output: CompiledSchema = field(init=False, repr=False)  # of the value
 
-    def named(self, ref: ToolRef) -> ToolRef:
+    def rename_ref(self, ref: ToolRef) -> ToolRef:
         """What asks for this tool by its name, as a caller writes it who asks by its id."""
         is_newest = ref.tool == self.definition.name
         return ToolRef(tool=self.definition.tool, version=ref.version if is_newest else self.definition.version)
@@ -121,10 +121,10 @@ class PublishedTool:
         self.id, self.backend = definition.id, self.route.backend  # made once, for calls
         self.version_key = version_key(definition.version)  # and for snapshots
         self.asks = self.requires != Requirements()
-        promised = definition.output_schema
-        self.checks_output = promised != {} and self.route.validate_output is not OutputCheck.OFF
-        self.promises = bool(promised) and self.shows_output and self.route.validate_output is OutputCheck.FAIL
-        self.output = CompiledSchema(NULL if promised is None else promised)
+        output_schema = definition.output_schema
+        self.checks_output = output_schema != {} and self.route.validate_output is not OutputCheck.OFF
+        self.promises = bool(output_schema) and self.shows_output and self.route.validate_output is OutputCheck.FAIL
+        self.output = CompiledSchema(NULL if output_schema is None else output_schema)
         self.target = Target(definition.tool, definition.version, backend, f"{backend}/{self.route.tools}")
 
     # As the `_Versions` of a router: nearly all tools have one version.
@@ -153,7 +153,7 @@ class PublishedTool:
             definition = replace(definition, hints={**definition.hints, "idempotent": True})
         return replace(definition, enforces_output=self.promises)
 
-    def renamed(self, name: str) -> PublishedTool:
+    def with_name(self, name: str) -> PublishedTool:
         """The same tool under another name."""
         return dataclasses.replace(self, definition=replace(self.definition, name=name), encoded={})
 

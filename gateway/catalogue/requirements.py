@@ -57,7 +57,7 @@ def check_requirements(tool: PublishedTool, context: CallContext) -> None:
         raise GatewayError(ErrorCode.MISSING_REQUIREMENTS, message, missing=missing)
 
 
-def granted(tool: PublishedTool, context: CallContext) -> CallContext:
+def grant(tool: PublishedTool, context: CallContext) -> CallContext:
     """The part of the context that the tool declares, with the route's own secrets in place of the caller's."""
     requires, route = tool.requires, tool.route
     if not (requires.authorization or requires.secrets):

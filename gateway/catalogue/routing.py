@@ -93,11 +93,11 @@ class Router:
         toolkits: defaultdict[str, list[PublishedTool]] = defaultdict(list)
         for tool in self.tools:
             toolkits[tool.definition.toolkit].append(tool)
-        described: dict[str, str] = {}
+        descriptions: dict[str, str] = {}
         for tool in tools:
             if text := tool.definition.toolkit_description:
-                described.setdefault(tool.definition.toolkit, text)
-        self.toolkits = {name: Toolkit.of(name, members, described.get(name)) for name, members in toolkits.items()}
+                descriptions.setdefault(tool.definition.toolkit, text)
+        self.toolkits = {name: Toolkit.of(name, members, descriptions.get(name)) for name, members in toolkits.items()}
         self._scopes = frozenset[str]().union(*{tool.route.scopes for tool in self.tools})
         self._snapshot = object()
 
@@ -136,7 +136,7 @@ class Router:
             return None
         return family.newest if ref.version is None else family.of_version(ref.version)
 
-    def published(self, tool_id: str) -> PublishedTool | None:
+    def find(self, tool_id: str) -> PublishedTool | None:
         """The tool of a full id."""
         tool, _, version = tool_id.partition("@")
         family = self._by_tool.get(tool)

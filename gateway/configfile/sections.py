@@ -97,7 +97,7 @@ def _place(cursor: Cursor, keys: Sequence[str]) -> Cursor:
     return cursor
 
 
-def repeated(items: Sequence[Any], key: Callable[[Any], object] = lambda item: item) -> Iterator[tuple[int, int]]:
+def find_repeats(items: Sequence[Any], key: Callable[[Any], object] = lambda item: item) -> Iterator[tuple[int, int]]:
     """Finds items of a list that have the key of an earlier one: the index of each, and of the first of its key."""
     first: dict[object, int] = {}
     for index, item in enumerate(items):
@@ -107,7 +107,7 @@ def repeated(items: Sequence[Any], key: Callable[[Any], object] = lambda item: i
 
 def repeats(items: Sequence[Any]) -> Iterator[tuple[int, str]]:
     """Finds items of a list that stand there before."""
-    return ((index, "is in the list already") for index, _ in repeated(items))
+    return ((index, "is in the list already") for index, _ in find_repeats(items))
 
 
 class CompositeValue:

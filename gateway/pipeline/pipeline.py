@@ -19,7 +19,7 @@ from gateway.calls.preference import NO_PREFERENCE, Preference, preference_of
 from gateway.calls.registry import Calls
 from gateway.calls.status import BROKEN, WITHDRAWN, CallView
 from gateway.catalogue.published import PublishedTool
-from gateway.catalogue.requirements import check_requirements, for_user, granted
+from gateway.catalogue.requirements import check_requirements, for_user, grant
 from gateway.core.errors import ErrorCode, GatewayError, UnauthenticatedError, UndecidedError
 from gateway.core.jsontext import ALWAYS_HERE_BYTES, is_wide
 from gateway.core.model import Arguments, CallContext, CallKey, Invocation, Json, ToolCall, public_id, user_of
@@ -250,7 +250,7 @@ class Pipeline:
             user = user_of(context)
         if tool.asks or context.tokens or context.secrets:
             check_requirements(tool, context)
-            context = granted(tool, context)
+            context = grant(tool, context)
             urls = route.authorization_urls
         return Invocation(
             call_id=call_id,
@@ -331,7 +331,7 @@ class Pipeline:
         assert request.tool is not None
         assert request.encoder is not None
         if call.ref.by_name:  # else a call under one id would conflict with itself where its tool is named otherwise
-            call = replace(call, ref=request.tool.named(call.ref))
+            call = replace(call, ref=request.tool.rename_ref(call.ref))
         if call.call_id is None and options.request_key is not None and not request.tool.backend.deferred:
             invocation = with_preferred_timeout(invocation, preference)
         call_request = CallRequest(

@@ -35,7 +35,7 @@ from gateway.processes.slot import WorkerSlot
 from gateway.processes.sockets import address_of as address_of_sockets
 from gateway.processes.sockets import bind, close_all
 from gateway.processes.view import SupervisorView
-from gateway.settings import Config
+from gateway.settings import Config, ConsoleSettings
 
 log = logging.getLogger("gateway.workers")
 
@@ -44,13 +44,13 @@ FORCED_S = 10.0  # for the same when a worker is to end at once
 
 
 class Supervisor:
-    """Runs the workers of a configuration. `has_lost`: workers accepted results that could not be stored."""
+    """Runs the workers of a configuration."""
 
     def __init__(self, config: Config, file: Path | None = None) -> None:
         self._keys = (SecretStr(secrets.token_urlsafe(32)),)  # for the state, where the configuration names none
         self._config = config = self._with_keys(config)
         self._stop = Stop()
-        self.has_lost = False
+        self.has_lost = False  # workers accepted results that could not be stored
         self._started = asyncio.Event()
         self.metrics = Metrics(label_values(config), max_tools=config.metrics.max_tools, gauges=self._gauges)
         self._history = History(self.metrics)
@@ -59,8 +59,8 @@ class Supervisor:
             self._slots,
             self.metrics,
             self._history,
-            status=lambda: self.status,
-            config=lambda: self._config,
+            status=self._get_status,
+            config=self._get_config,
             file=file,
         )
         self._slots += [
@@ -68,7 +68,16 @@ class Supervisor:
             for number in range(config.server.workers)
         ]
         self._address = config.server.host, config.server.port
-        self._console = OperatorsOnly(console_app(view, Relay(self._callers)), lambda: self._config.console)
+        self._console = OperatorsOnly(console_app(view, Relay(self._callers)), self._get_console)
+
+    def _get_config(self) -> Config:
+        return self._config
+
+    def _get_console(self) -> ConsoleSettings:
+        return self._config.console
+
+    def _get_status(self) -> str:
+        return self.status
 
     def _callers(self) -> Address:
         """Where the workers listen."""
@@ -100,8 +109,7 @@ class Supervisor:
         self, sockets: Sequence[list[socket.socket]], options: ServerOptions, on_ready: Callable[[], None]
     ) -> None:
         running = [
-            asyncio.create_task(slot.run(own, lambda: self._config))
-            for slot, own in zip(self._slots, sockets, strict=True)
+            asyncio.create_task(slot.run(own, self._get_config)) for slot, own in zip(self._slots, sockets, strict=True)
         ]
         try:
             await self._until_ready(running)

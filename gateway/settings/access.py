@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 from pydantic import SecretStr
 
 from gateway.auth.keys import HS256, SECRET_BYTES, UnfitKeyError, algorithms_for, read_pem, with_secret
-from gateway.configfile.sections import ByOnlyKey, Items, ListOf, Section, SomeOf, repeated, setting
+from gateway.configfile.sections import ByOnlyKey, Items, ListOf, Section, SomeOf, find_repeats, setting
 from gateway.configfile.substitution import InvalidValueError
 from gateway.configfile.values import AnyText, Choice, Duration, Flag, Secret, Text
 from gateway.configfile.web import HEADER_NAME, FetchedUrl, TlsSettings, crosses_in_clear, is_issuer_url, is_own_header
@@ -221,7 +221,7 @@ class JwtSettings(Section):
 
 def issuers_that_clash(entries: Sequence[JwtSettings | None]) -> Iterator[tuple[int, str]]:
     """Finds entries among which a token could not choose."""
-    for index, _ in repeated(entries, attrgetter("issuer", "header")):
+    for index, _ in find_repeats(entries, attrgetter("issuer", "header")):
         entry = entries[index]
         has_name = entry is not None and entry.issuer
         yield (
@@ -243,7 +243,7 @@ class ApiKeySettings(Section):
 def keys_that_clash(entries: Sequence[ApiKeySettings | None]) -> Iterator[tuple[int, str]]:
     """Finds keys that would be two callers; a hash of zeros stands in for one that is missing."""
     present = [entry if entry and any(entry.hash) else None for entry in entries]
-    return ((index, "has the hash of an earlier entry") for index, _ in repeated(present, attrgetter("hash")))
+    return ((index, "has the hash of an earlier entry") for index, _ in find_repeats(present, attrgetter("hash")))
 
 
 class AuthSettings(Section):

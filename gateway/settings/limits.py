@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from gateway.configfile import yamlnode
 from gateway.configfile.cursor import Cursor, ParseContext
-from gateway.configfile.sections import Items, ListOf, Section, repeated, setting
+from gateway.configfile.sections import Items, ListOf, Section, find_repeats, setting
 from gateway.configfile.substitution import InvalidValueError
 from gateway.configfile.values import GLOB, BackendName, Choice, Integer, Text
 from gateway.core.did_you_mean import suggestion
@@ -86,7 +86,7 @@ LIMIT_KEY = Text(
 
 
 def _matches_published(value: str, cursor: Cursor) -> str:
-    patterns = published(cursor.context)
+    patterns = route_patterns(cursor.context)
     if any(overlap(value, pattern) for pattern in patterns):
         return value
     raise InvalidValueError(f"matches no tool of any route{suggestion(value, patterns)}")
@@ -95,7 +95,7 @@ def _matches_published(value: str, cursor: Cursor) -> str:
 PublishedTools = Annotated[str, Text(GLOB.pattern, GLOB.must, resolve=_matches_published)]
 
 
-def published(context: ParseContext) -> list[str]:
+def route_patterns(context: ParseContext) -> list[str]:
     """The patterns of the routes of a file that do not deny, whatever else is wrong with them."""
     sections = [node.value for node in yamlnode.values(context.root, "routes")[:1]]
     routes = [route for routes in sections if isinstance(routes, list) for route in routes]
@@ -177,7 +177,7 @@ class RateLimitSettings(Section):
 
 def limits_that_clash(limits: Sequence[Any]) -> Iterator[tuple[int, str]]:
     """Finds limits of the same name, and those beyond the number there may be."""
-    for index, first in repeated(limits, attrgetter("name")):
+    for index, first in find_repeats(limits, attrgetter("name")):
         yield index, f"has the name of rate_limits[{first}]"
     for index in range(MAX_LIMITS, len(limits)):
         yield index, f"is more than the {MAX_LIMITS} limits there may be; each is checked for every call"

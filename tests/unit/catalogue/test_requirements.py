@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.catalogue.published import PublishedTool
-from gateway.catalogue.requirements import check_requirements, granted
+from gateway.catalogue.requirements import check_requirements, grant
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import AuthorizationRequirement, CallContext, Requirements
 from tests.unit.published import published
@@ -49,15 +49,15 @@ def test_without_a_url_of_ours_the_tool_server_is_left_to_make_the_challenge() -
 
 def test_a_tool_that_declares_nothing_gets_only_the_user() -> None:
     user = CallContext(user_id="alice", user_info={"locale": "nb"})
-    assert granted(published(), FULL) == user
-    assert granted(published(requires=Requirements(user_id=True)), FULL) == user
+    assert grant(published(), FULL) == user
+    assert grant(published(requires=Requirements(user_id=True)), FULL) == user
 
 
 def test_empty_tokens_and_secrets_are_not_passed_on() -> None:
     context = CallContext(tokens={"maps": "", "post": "t2"}, secrets={"key": ""})
-    assert granted(published(requires=EVERYTHING), context) == CallContext(tokens={"post": "t2"})
+    assert grant(published(requires=EVERYTHING), context) == CallContext(tokens={"post": "t2"})
 
 
 def test_a_withheld_secret_that_the_route_supplies_is_given() -> None:
     tool = published(requires=EVERYTHING, withheld=frozenset({"salt"}), secrets={"salt": "ours"})
-    assert granted(tool, FULL).secrets == {"key": "s1", "salt": "ours"}
+    assert grant(tool, FULL).secrets == {"key": "s1", "salt": "ours"}
