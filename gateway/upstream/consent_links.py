@@ -40,11 +40,11 @@ class Challenges:
         if isinstance(refusal, NotOursError):
             log.warning("a tool server does not accept our credential", extra={"backend": self._backend})
         elif refusal.missing is not None and "authorization" in refusal.missing:
-            asked = refusal.missing["authorization"]
-            if len(asked) > MAX_CHALLENGES:
-                detail = f"it asks for {len(asked)} consents at once; a user gives at most {MAX_CHALLENGES}"
+            entries = refusal.missing["authorization"]
+            if len(entries) > MAX_CHALLENGES:
+                detail = f"it asks for {len(entries)} consents at once; a user gives at most {MAX_CHALLENGES}"
                 return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, UNAVAILABLE, detail=detail)
-            challenges = [safe for one in asked if (safe := self._checked(one, server))]
+            challenges = [safe for entry in entries if (safe := self._checked(entry, server))]
             if not challenges:
                 return GatewayError(ErrorCode.BACKEND_UNAVAILABLE, UNAVAILABLE, detail="a challenge without a safe url")
             refusal.missing = dict(refusal.missing) | {"authorization": challenges}

@@ -44,9 +44,9 @@ class Minted:
     def __call__(self, principal: str) -> Headers:
         subject = principal if self._subject == PRINCIPAL else self._subject
         now = self._clock()
-        known = self._tokens.get(subject)
-        if known is not None and now < known[1]:
-            return known[0]
+        entry = self._tokens.get(subject)
+        if entry is not None and now < entry[1]:
+            return entry[0]
         if len(self._tokens) >= CACHED_SUBJECTS:
             self._tokens.popitem(last=False)
         claims = self._claims | {"sub": subject, "iat": int(now), "exp": int(now + self._ttl_s)}

@@ -72,9 +72,9 @@ def note_broken_off(lease: Lease[Server], exc: TransportError, given_s: float, *
             lease.failed(str(exc.kind))
 
 
-def _broken(said: str) -> ToolResult:
+def _broken(message: str) -> ToolResult:
     """The result of a call with a broken answer, in words for the caller if there are any."""
-    return ToolResult(failure=ToolFailure(message=said, code=FailureCode.BROKEN_ANSWER)) if said else BROKEN
+    return ToolResult(failure=ToolFailure(message=message, code=FailureCode.BROKEN_ANSWER)) if message else BROKEN
 
 
 def check_sent(exc: TransportError) -> None:
@@ -169,7 +169,7 @@ class HttpExchange:
             reason = _shown(reply) if 300 <= status < 400 else str(exc)
             about = {"backend": self._name, "toolgate_call_id": invocation.call_id, "reason": reason}
             log.warning("a tool server gave a broken answer", extra=about)
-            return replace(_broken(exc.said), status=status)
+            return replace(_broken(exc.message), status=status)
         except GatewayError as refusal:
             lease.answered = True
             error = self._challenges.completed(refusal, lease.replica.target)

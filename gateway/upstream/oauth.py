@@ -185,7 +185,7 @@ class ClientCredentials:
 def _request(settings: ClientCredentialsSettings) -> tuple[Headers, bytes]:
     """Header and body of a request for a token; the client authenticates as RFC 6749, section 2.3.1 says."""
     secret = settings.client_secret.get_secret_value()
-    asked = {
+    form = {
         "grant_type": "client_credentials",
         "scope": settings.scope,
         "resource": settings.resource,
@@ -198,11 +198,11 @@ def _request(settings: ClientCredentialsSettings) -> tuple[Headers, bytes]:
         (b"accept", b"application/json"),
     )
     if settings.client_auth == "body":
-        asked |= {"client_id": settings.client_id, "client_secret": secret}
+        form |= {"client_id": settings.client_id, "client_secret": secret}
     else:
         pair = f"{quote_plus(settings.client_id)}:{quote_plus(secret)}"
         headers = (*headers, (b"authorization", b"Basic " + b64encode(pair.encode())))
-    return headers, urlencode({name: value for name, value in asked.items() if value is not None}).encode()
+    return headers, urlencode({name: value for name, value in form.items() if value is not None}).encode()
 
 
 def _read(reply: Reply) -> tuple[str, float]:

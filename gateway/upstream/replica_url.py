@@ -169,10 +169,10 @@ def client_context(files: TlsSettings) -> ssl.SSLContext:
 def _stamp(path: str) -> tuple[int, ...] | None:
     """What differs once a file was written anew."""
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None  # whoever reads it says so
-    return found.st_mtime_ns, found.st_size, found.st_ino, found.st_dev
+    return status.st_mtime_ns, status.st_size, status.st_ino, status.st_dev
 
 
 @lru_cache(SHARED_CONTEXTS)

@@ -50,8 +50,8 @@ def read_definition(raw: Json, toolkit: str) -> tuple[ToolDefinition, tuple[str,
     remote_id = raw.get("id", raw.get("name"))
     if not isinstance(remote_id, str) or not remote_id:
         raise DefinitionError("a listed tool has no id")
-    given = _version(raw)
-    version = given if isinstance(given, str) and given else None
+    raw_version = _version(raw)
+    version = raw_version if isinstance(raw_version, str) and raw_version else None
     named = naming.tool_and_version(remote_id, version, toolkit)
     # Only a version that every tool server must understand is asked for; an odd one is left to its latest.
     if version is not None and ASKABLE_VERSION.fullmatch(version) and "@" not in remote_id:
@@ -69,7 +69,7 @@ def read_definition(raw: Json, toolkit: str) -> tuple[ToolDefinition, tuple[str,
         requires=requirements_of(raw.get("requirements")),
         **_only_in_rfc(raw, extras, output_schema),
     )
-    if given is None or isinstance(given, str) or remote_id.partition("@")[2]:
+    if raw_version is None or isinstance(raw_version, str) or remote_id.partition("@")[2]:
         return definition, named.warnings
     # The number 1.1 may mean 1.10.
     return definition, (*named.warnings, f"Its version is not a string; {naming.DEFAULT_VERSION} stands in.")
@@ -89,18 +89,18 @@ def _version(raw: JsonObject) -> Json:
 
 def _input(raw: JsonObject) -> tuple[JsonObject, JsonObject]:
     """The schema of the arguments, and what only the RFC has. Members that are null are as if they were not there."""
-    given: Json = next((raw[name] for name in ("input_schema", "input") if raw.get(name) is not None), {})
-    if not isinstance(given, dict):
+    wrapper: Json = next((raw[name] for name in ("input_schema", "input") if raw.get(name) is not None), {})
+    if not isinstance(wrapper, dict):
         raise DefinitionError("the input schema is not an object")
-    schema, inner = dict(given), given.get("parameters")
-    if isinstance(inner, dict) and given.keys() <= WRAPPER_MEMBERS:
-        schema = {key: given[key] for key in _DEFINITIONS if key in given} | inner  # what its references may name
+    schema, inner = dict(wrapper), wrapper.get("parameters")
+    if isinstance(inner, dict) and wrapper.keys() <= WRAPPER_MEMBERS:
+        schema = {key: wrapper[key] for key in _DEFINITIONS if key in wrapper} | inner  # what its references may name
         # One draft's example puts `required` beside `parameters`.
-        if isinstance(given.get("required"), list) and "required" not in inner:
-            schema["required"] = given["required"]
-    extras = {field: schema.pop(key, given.get(key)) for key, field in ANNOTATIONS.items()}
-    if "non_inferrable_parameters" in given:
-        extras["non_inferrable_parameters"] = given["non_inferrable_parameters"]
+        if isinstance(wrapper.get("required"), list) and "required" not in inner:
+            schema["required"] = wrapper["required"]
+    extras = {field: schema.pop(key, wrapper.get(key)) for key, field in ANNOTATIONS.items()}
+    if "non_inferrable_parameters" in wrapper:
+        extras["non_inferrable_parameters"] = wrapper["non_inferrable_parameters"]
     return schema, extras
 
 
@@ -200,8 +200,8 @@ def requirements_object(requires: Requirements) -> JsonObject | None:
 
 def x_otc(tool: ToolDefinition) -> JsonObject:
     """What only the RFC can say, as annotations for the other forms."""
-    found = {key: getattr(tool, field) for key, field in ANNOTATIONS.items()}
-    return {key: value for key, value in found.items() if value is not None and value != ()}
+    annotations = {key: getattr(tool, field) for key, field in ANNOTATIONS.items()}
+    return {key: value for key, value in annotations.items() if value is not None and value != ()}
 
 
 def definition_object(tool: ToolDefinition, input_schema: JsonObject) -> JsonObject:

@@ -68,7 +68,7 @@ def open_list(text: bytes, most: int, max_tool_bytes: int) -> tuple[Json, Iterat
 
 def mended(text: bytes) -> bytes:
     """A text in which halves of surrogate pairs spoil only the string they stand in, as soon as that is read."""
-    return _ESCAPES.sub(lambda found: found[1] or HALF_A_PAIR, text)
+    return _ESCAPES.sub(lambda match: match[1] or HALF_A_PAIR, text)
 
 
 def _open(text: bytes, most: int, max_tool_bytes: int) -> tuple[Json, Iterator[Json]]:
@@ -119,8 +119,8 @@ def _read_entries(array: Raw | bytes, entries: list[Raw], most: int, max_tool_by
 
 def _split(array: Raw | bytes, most: int) -> list[Raw]:
     """The texts of the first entries of an array. The others are passed over, but have to be JSON."""
-    found = _first_fields(most)(array)
-    texts = (getattr(found, name) for name in found.__struct_fields__)
+    first = _first_fields(most)(array)
+    texts = (getattr(first, name) for name in first.__struct_fields__)
     return list(takewhile(len, texts))
 
 
@@ -159,10 +159,10 @@ def _read_entry(entry: Raw, max_tool_bytes: int) -> Json:
 def _names(entry: Raw) -> JsonObject:
     """The id and the name of a tool, by which an operator finds it."""
     try:
-        found = msgspec.json.decode(entry, type=_Names)
+        names = msgspec.json.decode(entry, type=_Names)
     except (msgspec.DecodeError, RecursionError):
         return {}
-    texts = {"id": _short_text(found.id), "name": _short_text(found.name)}
+    texts = {"id": _short_text(names.id), "name": _short_text(names.name)}
     return {key: text for key, text in texts.items() if text is not None}
 
 

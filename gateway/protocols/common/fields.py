@@ -77,14 +77,19 @@ def tool_ref(wire_id: Json) -> ToolRef:
     return ref
 
 
+def are_arguments(value: Json) -> bool:
+    """Whether a value is an object, read or as text."""
+    return isinstance(value, dict) or (isinstance(value, Raw) and bytes(value).startswith(b"{"))
+
+
 def call_of(request: JsonObject, ref: ToolRef, *, arguments: str = "input") -> ToolCall:
     """Builds the call from a request object whose tool id has been read; `arguments` names the member they are in."""
-    given = request.get(arguments, {})
-    if not (isinstance(given, dict) or (isinstance(given, Raw) and bytes(given).startswith(b"{"))):
+    value = request.get(arguments, {})
+    if not are_arguments(value):
         raise invalid(f"{arguments} must be a JSON object.")
     return ToolCall(
         ref=ref,
-        arguments=given,
+        arguments=value,
         call_id=_call_id(request["call_id"]) if "call_id" in request else None,
         context=_read_context(object_(request["context"], "context")) if "context" in request else _EMPTY_CONTEXT,
         trace_id=_trace_id(request["trace_id"]) if "trace_id" in request else None,
@@ -193,9 +198,13 @@ def _fixed(
 
 
 def _reply(code: ErrorCode, retry_after_s: float | None, headers: Headers, body: JsonObject) -> WireReply:
-    if retry_after_s is not None:
-        headers = (*headers, (b"retry-after", b"%d" % max(1, round(retry_after_s))))
-    return WireReply(status=STATUSES[code], headers=(JSON_TYPE, NO_STORE, CODES[code], *headers), body=encode(body))
+    headers = (JSON_TYPE, NO_STORE, CODES[code], *headers, *retry_after(retry_after_s))
+    return WireReply(status=STATUSES[code], headers=headers, body=encode(body))
+
+
+def retry_after(seconds: float | None) -> Headers:
+    """The header that says when a refused request may come again; none if that is not known."""
+    return () if seconds is None else ((b"retry-after", b"%d" % max(1, round(seconds))),)
 
 
 def is_json(media: bytes) -> bool:
@@ -218,14 +227,14 @@ def result_object(result: ToolResult, call_id: str) -> JsonObject:
 
 
 def _failure_object(failure: ToolFailure) -> JsonObject:
-    """ToolError of OTC and OXP 1.0, which is open; `can_retry` is always said."""
+    """ToolError of OTC and OXP 1.0, which is open; `can_retry` is always there."""
     details = {
         "developer_message": failure.developer_message,
         "additional_prompt_content": failure.prompt_hint,
         "retry_after_ms": failure.retry_after_ms,
     }
-    said = {"message": failure.message, "code": failure.public_code, "can_retry": failure.can_retry}
-    return {**failure.extras, **said, **{member: it for member, it in details.items() if it is not None}}
+    members = {"message": failure.message, "code": failure.public_code, "can_retry": failure.can_retry}
+    return {**failure.extras, **members, **{member: detail for member, detail in details.items() if detail is not None}}
 
 
 def ok(body: bytes, failure: ToolFailure | None, headers: Headers = ()) -> WireReply:

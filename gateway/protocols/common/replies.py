@@ -49,12 +49,12 @@ MAX_DATE = 64  # characters; an HTTP date has 33 at most
 class BrokenReplyError(Exception):
     """An answer that cannot be read; the tool may have run. The text says why, for our log.
 
-    `said` is for the caller: what the tool server itself says in it, or which setting does not fit it.
+    `message` is for the caller: what the tool server itself says in it, or which setting does not fit it.
     """
 
-    def __init__(self, reason: str, said: str = "") -> None:
+    def __init__(self, reason: str, message: str = "") -> None:
         super().__init__(reason)
-        self.said = said
+        self.message = message
 
 
 def decode_reply(reply: Answer, invocation: Invocation, document: Json = None) -> ToolResult:
@@ -150,8 +150,8 @@ def _value(body: JsonObject) -> Json:
     return output if "value" not in body and not isinstance(output, dict) else body.get("value")
 
 
-def _failure(error: Json, said: bytes | None) -> ToolFailure:
-    """Reads an error; `said` is the `Toolgate-Code` of the answer, as another gateway on the way has it."""
+def _failure(error: Json, header_code: bytes | None) -> ToolFailure:
+    """Reads an error; `header_code` is the `Toolgate-Code` of the answer, as another gateway on the way has it."""
     if not isinstance(error, dict):
         error = {"message": error}
     message = error.get("message")
@@ -159,7 +159,7 @@ def _failure(error: Json, said: bytes | None) -> ToolFailure:
     can_retry, code = error.get("can_retry") is True, ""
     if "code" in extras:
         own = extras.pop("code")
-        if said is not None and own in OUR_CODES and said == own.encode("ascii"):
+        if header_code is not None and own in OUR_CODES and header_code == own.encode("ascii"):
             # A call that still runs and may not be joined would never be over for a caller that goes by the code.
             code = "" if own == FailureCode.STILL_RUNNING and not can_retry else own
         else:  # a tool's own, which must not pass for one of ours
@@ -261,12 +261,12 @@ def _refusal(reply: Answer, invocation: Invocation) -> GatewayError:
     # FastAPI's own 422 has `detail` alone and is about the request, not about the tool's input.
     if reply.status == 422 and "message" in document:
         errors = document.get("parameter_errors")
-        parameters = (
-            {key: it for key, it in errors.items() if isinstance(it, str)} if isinstance(errors, dict) else None
-        )
+        parameters = None
+        if isinstance(errors, dict):
+            parameters = {name: text for name, text in errors.items() if isinstance(text, str)}
         return GatewayError(ErrorCode.INVALID_ARGUMENTS, message, detail=detail, parameters=parameters)
-    said = reply.header(CODE)
-    passed_on = (code for code in PASSED_ON if document.get("code") == code and said == code.encode("ascii"))
+    header_code = reply.header(CODE)
+    passed_on = (code for code in PASSED_ON if document.get("code") == code and header_code == code.encode("ascii"))
     code = next(passed_on, ErrorCode.INVALID_REQUEST)
     return GatewayError(code, message, detail=detail, retry_after_s=retry_after_s(reply))
 
@@ -276,31 +276,31 @@ def _missing(missing: Json) -> JsonObject:
 
     Empty if it asks for nothing, as an empty list does: many a server writes out every member.
     """
-    found: JsonObject = {}
+    requirements: JsonObject = {}
     if not isinstance(missing, dict):
-        return found
+        return requirements
     challenges = missing.get("authorization")
     if isinstance(challenges, list) and challenges:
-        found["authorization"] = [challenge for entry in challenges if (challenge := _challenge(entry))]
+        requirements["authorization"] = [challenge for entry in challenges if (challenge := _challenge(entry))]
     secrets = missing.get("secrets")
     if isinstance(secrets, list) and secrets:
         ids = (entry.get("id") for entry in secrets if isinstance(entry, dict))
-        found["secrets"] = [{"id": secret} for secret in ids if isinstance(secret, str)]
+        requirements["secrets"] = [{"id": secret} for secret in ids if isinstance(secret, str)]
     if missing.get("user_id") is True:
-        found["user_id"] = True
-    return found
+        requirements["user_id"] = True
+    return requirements
 
 
-def _requirements_refusal(message: Json, said: Json, invocation: Invocation) -> GatewayError | None:
+def _requirements_refusal(message: Json, raw: Json, invocation: Invocation) -> GatewayError | None:
     """The refusal for what is said to be missing; None if that names nothing.
 
     Secrets that the route supplies are left out: only the operator can do anything about them.
     """
-    missing = _missing(said)
+    missing = _missing(raw)
     if secrets := missing.pop("secrets", None):
         routes = invocation.context.secrets.keys() - set(invocation.tool.requires.secrets)
-        if asked := [secret for secret in secrets if secret["id"] not in routes]:
-            missing["secrets"] = asked
+        if unmet := [secret for secret in secrets if secret["id"] not in routes]:
+            missing["secrets"] = unmet
         elif not missing:
             return not_ours("the tool server refused a secret of the route")
     if not missing:

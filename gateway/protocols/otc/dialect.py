@@ -137,12 +137,12 @@ def header_version(head: Head) -> str:
 
 def _accepts_gzip(accepted: bytes) -> bool:
     """Whether `gzip` has a quality above zero; `*` speaks for it only when it is not named (RFC 9110, 12.5.3)."""
-    wanted = {}
+    acceptable = {}
     for coding in accepted.lower().split(b","):
         name, _, parameters = coding.partition(b";")
         quality = parameters.strip().removeprefix(b"q=").strip()
-        wanted[name.strip()] = not quality or quality.strip(b"0.") != b""
-    return wanted.get(b"gzip", wanted.get(b"*", False))
+        acceptable[name.strip()] = not quality or quality.strip(b"0.") != b""
+    return acceptable.get(b"gzip", acceptable.get(b"*", False))
 
 
 def _matches(if_none_match: bytes, etag: bytes) -> bool:

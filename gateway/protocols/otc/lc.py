@@ -31,8 +31,8 @@ class Lc(rest.RestDialect):
     tool_error_statuses = (500,)  # these servers say `success: false` so
 
     def decode_call(self, document: JsonObject) -> ToolCall:
-        given = fields.object_(document.get("request"), "request")
-        request = {key: value for key, value in given.items() if value is not None}
+        raw = fields.object_(document.get("request"), "request")
+        request = {key: value for key, value in raw.items() if value is not None}
         return fields.call_of(request, self._tool_ref(request.get("tool_id")))
 
     def _tool_ref(self, wire_id: Json) -> ToolRef:

@@ -12,6 +12,7 @@ from gateway.core.jsontext import encode
 from gateway.core.model import Json, JsonObject, Progress, ToolDefinition, ToolFailure, ToolResult
 from gateway.core.sse import COMMENT, EVENT_STREAM, event
 from gateway.core.wire import Head, Headers, JoinedList, WireReply
+from gateway.protocols.common.fields import JSON_TYPE, NO_STORE, retry_after
 from gateway.protocols.mcp.callers import tools as mcp_tools
 from gateway.protocols.mcp.callers.auth import Protection
 from gateway.protocols.mcp.callers.consent import UrlPrompt, elicitations, input_requests
@@ -29,8 +30,6 @@ from gateway.protocols.mcp.wire import (
     envelope,
 )
 
-JSON_TYPE = (b"content-type", b"application/json")
-NO_STORE = (b"cache-control", b"no-store")
 SERVER = Raw(encode({"name": "toolgate", "title": "Toolgate", "version": __version__}))
 SERVER_META = encode({SERVER_MEMBER: SERVER})[1:-1]  # what modern callers find in `_meta` of every result
 HEADERS: Headers = (JSON_TYPE, NO_STORE)
@@ -93,29 +92,25 @@ class McpStream(Struct, frozen=True):
         """A progress notification to callers that asked for progress, else a comment."""
         if self.progress_token is None:
             return COMMENT
-        told = {"progressToken": Raw(self.progress_token), "progress": progress.done}
-        told |= {name: it for name in ("total", "message") if (it := getattr(progress, name)) is not None}
-        return event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":%b}' % encode(told))
+        params = {"progressToken": Raw(self.progress_token), "progress": progress.done}
+        params |= {name: detail for name in ("total", "message") if (detail := getattr(progress, name)) is not None}
+        return event(b'{"jsonrpc":"2.0","method":"notifications/progress","params":%b}' % encode(params))
 
     def last(self, reply: WireReply) -> bytes:
         return event(reply.body) if reply.body else b""  # of a request that was cancelled
 
 
 class McpEncoder(Struct, frozen=True, kw_only=True):
-    """Answers one request. `id` None: none could be read. `protection` is for callers who lack scopes,
-    `prompt` for those whose users open URLs.
-
-    `is_call`: refusals that a model can act on are results. `is_exact`: input schemas are listed as they are validated.
-    """
+    """Answers one request."""
 
     wire_version: str
-    id: Json = None
-    is_call: bool = True
+    id: Json = None  # None: it could not be read
+    is_call: bool = True  # refusals that a model can act on are results
     name: str = "mcp"
     stream: McpStream | None = None
-    is_exact: bool = False
-    protection: Protection | None = None
-    prompt: UrlPrompt | None = None
+    is_exact: bool = False  # input schemas are listed as they are validated
+    protection: Protection | None = None  # for callers who lack scopes
+    prompt: UrlPrompt | None = None  # for callers whose users open URLs
 
     @property
     def revision(self) -> str:
@@ -178,8 +173,7 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
         if self.is_call and error.code in READABLE:
             return self._asking(error) or self._readable(error)
         headers: Headers = (JSON_TYPE, NO_STORE, (CODE, error.code.encode("ascii")), *error.headers)
-        if error.retry_after_s is not None:
-            headers = (*headers, (b"retry-after", b"%d" % max(1, round(error.retry_after_s))))
+        headers += retry_after(error.retry_after_s)
         if isinstance(error, InsufficientScopeError) and self.protection is not None:
             headers += self.protection.insufficient_scope(error.scopes)
         rpc_code, status, data = self._codes(error)
@@ -230,12 +224,10 @@ class McpEncoder(Struct, frozen=True, kw_only=True):
             lines += [f"- {name}: {wrong}" for name, wrong in error.parameters.items()]
         lines += _places_to_authorize(error.missing)
         lines += [f"It needs the secret {secret['id']}." for secret in (error.missing or {}).get("secrets", ())]
-        headers: Headers = ((CODE, error.code.encode("ascii")), *error.headers)
+        headers = ((CODE, error.code.encode("ascii")), *error.headers, *retry_after(error.retry_after_s))
         details: JsonObject = {"code": error.code, "message": error.message, "can_retry": error.code in CAN_RETRY}
         if error.retry_after_s is not None:
-            seconds = max(1, round(error.retry_after_s))
-            headers = (*headers, (b"retry-after", b"%d" % seconds))
-            details["retry_after_ms"] = seconds * 1000
+            details["retry_after_ms"] = max(1, round(error.retry_after_s)) * 1000
         details |= {
             member: detail
             for member, detail in (
@@ -308,6 +300,6 @@ def _text(text: str) -> dict[str, str]:
 def _failure_object(failure: ToolFailure) -> Mapping[str, Json]:
     """What programs are told of a failure; models do not see it."""
     details = {"developer_message": failure.developer_message, "retry_after_ms": failure.retry_after_ms}
-    extras = {name: it for name, it in failure.extras.items() if name != "content"}
-    said = {"code": failure.public_code, "message": failure.message, "can_retry": failure.can_retry}
-    return {**extras, **said, **{member: it for member, it in details.items() if it is not None}}
+    extras = {name: detail for name, detail in failure.extras.items() if name != "content"}
+    members = {"code": failure.public_code, "message": failure.message, "can_retry": failure.can_retry}
+    return {**extras, **members, **{member: detail for member, detail in details.items() if detail is not None}}

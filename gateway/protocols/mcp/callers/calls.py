@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache, partial
 
-from msgspec import Raw
 from msgspec.structs import replace
 
 from gateway.core.errors import ErrorCode, GatewayError
@@ -70,14 +69,14 @@ class CallReader:
     def open(self, message: Message, head: Head, toolkit: str | None) -> Opened:
         """Reads a call. `toolkit`: the only one whose tools can be called. Raises RpcError."""
         params = message.params
-        name, given = params.get("name"), params.get("arguments", {})
+        name, arguments = params.get("name"), params.get("arguments", {})
         if not isinstance(name, str) or not 0 < len(name) <= fields.MAX_TOOL_ID:
             raise RpcError(PARAMS, f"name must be a string of 1 to {fields.MAX_TOOL_ID} characters.")
-        if not (isinstance(given, dict) or (isinstance(given, Raw) and bytes(given).startswith(b"{"))):
+        if not fields.are_arguments(arguments):
             raise RpcError(PARAMS, "arguments must be an object.")
         meta = params.get("_meta")
         ref, members = _tool_ref(name, toolkit), _context_members(meta, head)
-        call = _call_of({"input": given, **members}, ref) if members else ToolCall(ref=ref, arguments=given)
+        call = _call_of({"input": arguments, **members}, ref) if members else ToolCall(ref=ref, arguments=arguments)
         prompt, awaited = self._prompt(message, name, call)
         after_s = None
         if self._task_after_s is not None and message.version == MODERN and mcp_tasks.takes_tasks(meta):

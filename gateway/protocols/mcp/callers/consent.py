@@ -29,20 +29,16 @@ _encode_sorted = msgspec.json.Encoder(order="sorted").encode
 
 
 class UrlPrompt(Struct, frozen=True, kw_only=True):
-    """How the caller of one call asks its user, if it `asks`. `is_modern`: it brings the answers back.
-
-    `owner` is the caller, with the user whom its credential names (`owner_of`); `user` is whom the call is for by its
-    own words (`user_of`). `seen` are the URLs that the user has opened for this call already.
-    """
+    """How the caller of one call asks its user."""
 
     sealing: Sealing
-    owner: str
-    user: str
+    owner: str  # the caller, with the user whom its credential names (`owner_of`)
+    user: str  # whom the call is for by its own words (`user_of`)
     tool: str
     arguments: Arguments
-    is_modern: bool
-    asks: bool
-    seen: frozenset[str] = frozenset()
+    is_modern: bool  # the caller brings the answers back
+    asks: bool  # the caller can ask its user at all
+    seen: frozenset[str] = frozenset()  # URLs that the user has opened for this call already
 
     def challenges_of(self, error: GatewayError) -> Sequence[JsonObject]:
         """The challenges of a refusal that the user can meet, and nothing else is missing; empty: there is no asking.
@@ -54,10 +50,10 @@ class UrlPrompt(Struct, frozen=True, kw_only=True):
         if (
             not self.asks
             or missing.keys() != {"authorization"}
-            or len({one["id"] for one in challenges}) != len(challenges)
+            or len({challenge["id"] for challenge in challenges}) != len(challenges)
         ):
             return ()
-        is_new = any("check_url" in one or one["url"] not in self.seen for one in challenges)
+        is_new = any("check_url" in challenge or challenge["url"] not in self.seen for challenge in challenges)
         return challenges if is_new and len(challenges) <= MAX_CHALLENGES else ()
 
     def state(self, message: str, challenges: Sequence[JsonObject]) -> str:
@@ -75,12 +71,12 @@ class UrlPrompt(Struct, frozen=True, kw_only=True):
 
     def after(self, awaited: Awaited) -> UrlPrompt:
         """The same once the user has opened these URLs."""
-        return replace(self, seen=frozenset(one["url"] for one in awaited.challenges))
+        return replace(self, seen=frozenset(challenge["url"] for challenge in awaited.challenges))
 
     def _bound(self) -> bytes:
         """What a state is sealed for."""
-        given = self.arguments
-        text = bytes(given) if isinstance(given, Raw) else _encode_sorted(given)
+        arguments = self.arguments
+        text = bytes(arguments) if isinstance(arguments, Raw) else _encode_sorted(arguments)
         return encode([self.owner, self.user, self.tool]) + blake2b(text, digest_size=32).digest()
 
 
@@ -92,15 +88,16 @@ def opens_urls(capabilities: Json) -> bool:
 
 def input_requests(message: str, challenges: Iterable[JsonObject]) -> JsonObject:
     """The requests to the user, by challenge (2026-07-28, Multi Round-Trip Requests)."""
-    return {
-        one["id"]: {"method": "elicitation/create", "params": {"mode": "url", "message": message, "url": one["url"]}}
-        for one in challenges
-    }
+    params = {challenge["id"]: {"mode": "url", "message": message, "url": challenge["url"]} for challenge in challenges}
+    return {id_: {"method": "elicitation/create", "params": asking} for id_, asking in params.items()}
 
 
 def elicitations(message: str, challenges: Iterable[JsonObject]) -> Sequence[JsonObject]:
     """The `data.elicitations` of the error for callers of 2025-11-25."""
-    return [{"mode": "url", "elicitationId": one["id"], "url": one["url"], "message": message} for one in challenges]
+    return [
+        {"mode": "url", "elicitationId": challenge["id"], "url": challenge["url"], "message": message}
+        for challenge in challenges
+    ]
 
 
 def unanswered(awaited: Awaited, responses: Json) -> GatewayError | None:
@@ -108,10 +105,9 @@ def unanswered(awaited: Awaited, responses: Json) -> GatewayError | None:
 
     None: the user has. Responses to what was not asked are ignored.
     """
-    given = responses if isinstance(responses, dict) else {}
-    answers = [
-        one.get("action") if isinstance(one := given.get(each["id"]), dict) else None for each in awaited.challenges
-    ]
+    by_id = responses if isinstance(responses, dict) else {}
+    entries = [by_id.get(challenge["id"]) for challenge in awaited.challenges]
+    answers = [entry.get("action") if isinstance(entry, dict) else None for entry in entries]
     if "decline" in answers or "cancel" in answers:
         return GatewayError(ErrorCode.MISSING_REQUIREMENTS, DECLINED)
     if any(answer != "accept" for answer in answers):

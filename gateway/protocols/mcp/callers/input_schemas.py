@@ -108,7 +108,7 @@ def _groups(schema: JsonObject, root: JsonObject) -> Iterator[Sequence[Schema]]:
 
 def _property(name: str, views: Sequence[_View]) -> Json:
     """What a member fits if its object fits one of the views."""
-    said: list[Json] = []
+    schemas: list[Json] = []
     for view in views:
         if name in view.properties:
             schema = view.properties[name]
@@ -116,9 +116,9 @@ def _property(name: str, views: Sequence[_View]) -> Json:
             continue  # there the object has no such member
         else:
             schema = ANYTHING
-        if schema not in said:
-            said.append(schema)
-    return said[0] if len(said) == 1 else {"anyOf": said}
+        if schema not in schemas:
+            schemas.append(schema)
+    return schemas[0] if len(schemas) == 1 else {"anyOf": schemas}
 
 
 def _target(ref: str, root: JsonObject) -> Schema:

@@ -41,10 +41,10 @@ class McpListenEncoder(McpEncoder, frozen=True, kw_only=True):
 
 def open_listen(id_: Json, params: JsonObject, head: Head, toolkit: str | None) -> OpenedListen:
     """Reads a request to listen. Raises RpcError."""
-    asked = params.get("notifications")
-    if not isinstance(asked, dict):
+    topics = params.get("notifications")
+    if not isinstance(topics, dict):
         raise RpcError(PARAMS, "notifications must be an object.")
-    hears_tools = asked.get(TOOLS, False)
+    hears_tools = topics.get(TOOLS, False)
     if not isinstance(hears_tools, bool):
         raise RpcError(PARAMS, f"notifications.{TOOLS} must be true or false.")
     if not takes_events(head):

@@ -206,13 +206,13 @@ class McpSurface:
 
     def _discover(self, message: Message, head: Head) -> Opened:
         encoder = self._encoder(message.version, message.id)
-        found = {
+        overview = {
             "supportedVersions": [MODERN],
             "capabilities": self._capabilities,
             "ttlMs": LIST_TTL_MS,
             "cacheScope": "private",
         }
-        return self._with_instructions(encoder, found, head)
+        return self._with_instructions(encoder, overview, head)
 
     def _with_instructions(
         self, encoder: McpEncoder, result: JsonObject, head: Head, headers: Headers = ()
@@ -221,8 +221,8 @@ class McpSurface:
         own, only = self._instructions, self._toolkit(head)
 
         def answer(toolkits: Mapping[str, str | None]) -> WireReply:
-            told = instructions_of(own, toolkits if only is None else {only: toolkits.get(only)})
-            return encoder.respond({**result, "instructions": told} if told else result, headers)
+            text = instructions_of(own, toolkits if only is None else {only: toolkits.get(only)})
+            return encoder.respond({**result, "instructions": text} if text else result, headers)
 
         return OpenedOverview(encoder, answer)
 
@@ -231,17 +231,17 @@ class McpSurface:
         return head.path[len(self._below) :] if head.path.startswith(self._below) else None
 
     def _initialize(self, message: Message, head: Head) -> Opened:
-        asked = message.params.get("protocolVersion")
-        version = asked if isinstance(asked, str) and asked in LEGACY else LEGACY[0]
+        offer = message.params.get("protocolVersion")
+        version = offer if isinstance(offer, str) and offer in LEGACY else LEGACY[0]
         encoder = self._encoder(version, message.id)
-        begun = {
+        overview = {
             "protocolVersion": version,
             "capabilities": {"tools": {}},
             "serverInfo": SERVER,
         }
         opens = opens_urls(message.params.get("capabilities"))
         session = self._sessions.new(version, opens, message.owner)
-        return self._with_instructions(encoder, begun, head, ((SESSION, session),))
+        return self._with_instructions(encoder, overview, head, ((SESSION, session),))
 
     def _ping(self, message: Message, head: Head) -> Opened:
         encoder = self._encoder(message.version, message.id)

@@ -26,7 +26,7 @@ from gateway.protocols.mcp.wire import CAPABILITIES_MEMBER, MISSING_CAPABILITY, 
 MAX_ID = 256  # characters
 POLL_MS, MAX_POLL_MS = 1000, 5000
 SLOWER = 10  # a task is asked for again after a tenth of its age, within these limits
-ALONE = McpEncoder(wire_version=MODERN)  # encodes what a call would have been answered without a task
+RESULT_ENCODER = McpEncoder(wire_version=MODERN)  # encodes what a call would have been answered without a task
 AUTHORIZE = "The user has to authorize this call first."
 AGREED = "The user has been asked to authorize this call."
 REFUSALS = {str(code): code for code in ErrorCode if code not in READABLE}
@@ -45,16 +45,12 @@ _decode_answer = msgspec.json.Decoder(_Answer).decode
 
 
 class TaskEncoder(Struct, frozen=True, kw_only=True):
-    """Encodes how a call stands that is a task; `encoders.StatusEncoder`.
+    """Encodes how a call stands that is a task; `encoders.StatusEncoder`."""
 
-    `encoder` answers the request itself. `is_new`: the task is the answer to its call. `opens_urls`: the caller shows
-    its user a URL to open.
-    """
-
-    encoder: McpEncoder
-    is_new: bool = False
-    opens_urls: bool = False
-    kept: KeptCall | None = None
+    encoder: McpEncoder  # of the request itself
+    is_new: bool = False  # the task is the answer to its call
+    opens_urls: bool = False  # the caller shows its user a URL to open
+    call: KeptCall | None = None
 
     @property
     def name(self) -> str:
@@ -69,7 +65,7 @@ class TaskEncoder(Struct, frozen=True, kw_only=True):
         return self.encoder.revision
 
     def about(self, kept: KeptCall) -> TaskEncoder:
-        return replace(self, kept=kept)
+        return replace(self, call=kept)
 
     def encode_accepted(self, result: ToolResult, call_id: str) -> WireReply:
         return self._task("working")
@@ -79,8 +75,10 @@ class TaskEncoder(Struct, frozen=True, kw_only=True):
         if failure is not None and failure.code == FailureCode.CANCELLED:
             return self._task("cancelled", statusMessage=failure.message)
         refusal = None if failure is None else _protocol_error(failure)
-        reply = ALONE.encode_result(result, call_id) if refusal is None else ALONE.encode_error(refusal)
-        answer, headers = _decode_answer(reply.body), tuple(each for each in reply.headers if each[0] == CODE)
+        reply = (
+            RESULT_ENCODER.encode_result(result, call_id) if refusal is None else RESULT_ENCODER.encode_error(refusal)
+        )
+        answer, headers = _decode_answer(reply.body), tuple(header for header in reply.headers if header[0] == CODE)
         if refusal is None:
             return self._task("completed", headers, result=answer.result)
         return self._task("failed", headers, statusMessage=refusal.message, error=answer.error)
@@ -88,12 +86,12 @@ class TaskEncoder(Struct, frozen=True, kw_only=True):
     def encode_error(self, error: GatewayError) -> WireReply:
         """The challenge that a task waits for; without one, why nothing is said of a task."""
         challenges = () if error.missing is None else error.missing.get("authorization", ())
-        if self.kept is None or not challenges:
+        if self.call is None or not challenges:
             if error.code is ErrorCode.NOT_FOUND:
                 error = RpcError(PARAMS, "There is no such task of yours.")
             return self.encoder.encode_error(error)
         (challenge,) = challenges
-        if self.kept.consented:
+        if self.call.consented:
             return self._task("working", statusMessage=AGREED)
         if not self.opens_urls:
             return self._task("working", statusMessage=f"{AUTHORIZE} It can be done at {challenge['url']}")
@@ -102,16 +100,16 @@ class TaskEncoder(Struct, frozen=True, kw_only=True):
         return self._task("input_required", inputRequests=requests)
 
     def _task(self, status: str, headers: Headers = (), **members: Json) -> WireReply:
-        kept = self.kept
-        assert kept is not None  # as `about` sets it
+        call = self.call
+        assert call is not None  # as `about` sets it
         task: JsonObject = {
             "resultType": "task" if self.is_new else "complete",
-            "taskId": kept.id,
+            "taskId": call.id,
             "status": status,
-            "createdAt": _time(kept.begun_s),
-            "lastUpdatedAt": _time(kept.changed_s),
-            "ttlMs": round((kept.kept_until_s - kept.begun_s) * 1000),
-            "pollIntervalMs": min(MAX_POLL_MS, max(POLL_MS, round(kept.age_s * 1000 / SLOWER))),
+            "createdAt": _time(call.begun_s),
+            "lastUpdatedAt": _time(call.changed_s),
+            "ttlMs": round((call.kept_until_s - call.begun_s) * 1000),
+            "pollIntervalMs": min(MAX_POLL_MS, max(POLL_MS, round(call.age_s * 1000 / SLOWER))),
         }
         return self.encoder.respond(task | members, headers)
 

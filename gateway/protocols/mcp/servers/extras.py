@@ -23,21 +23,21 @@ def passed_on(meta: Json, *, trust_meta: bool) -> JsonObject:
     """The `_meta` of a tool or a result without what is ours or the protocol's; empty if it is too long."""
     if not isinstance(meta, dict):
         return {}
-    kept = {
+    members = {
         name: value
         for name, value in meta.items()
         if not name.startswith((RESERVED, *PAGES))
         and name not in (CALL_ID_MEMBER, ERROR_MEMBER)
         and (trust_meta or not name.startswith(OURS))
     }
-    if isinstance(ui := kept.get("ui"), dict) and PAGE in ui:
-        kept["ui"] = {name: value for name, value in ui.items() if name != PAGE}
-    return kept if kept and len(encode(kept)) <= MAX_META_BYTES else {}
+    if isinstance(ui := members.get("ui"), dict) and PAGE in ui:
+        members["ui"] = {name: value for name, value in ui.items() if name != PAGE}
+    return members if members and len(encode(members)) <= MAX_META_BYTES else {}
 
 
-def icons_of(given: Json) -> list[JsonObject]:
+def icons_of(listed: Json) -> list[JsonObject]:
     """The icons of a tool that a client may show: from https, or images in the text, but none that hold scripts."""
-    icons = [icon for icon in given if _is_icon(icon)] if isinstance(given, list) else []
+    icons = [icon for icon in listed if _is_icon(icon)] if isinstance(listed, list) else []
     icons = icons[:MAX_ICONS]
     return icons if len(encode(icons)) <= MAX_ICONS_BYTES else []
 

@@ -84,7 +84,7 @@ def read_page(body: bytes) -> tuple[bytes, ...]:
     return encode(Page("", result.cursor, _duration(result.ttl_ms), digest, begin, begin + len(inner))), *texts
 
 
-def _duration(said: Any) -> float | None:
+def _duration(value: Any) -> float | None:
     """A lifetime that can be one; servers write other things, too."""
-    is_number = isinstance(said, int | float) and not isinstance(said, bool)
-    return said if is_number and abs(said) <= MAX_TTL_MS else None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return value if is_number and abs(value) <= MAX_TTL_MS else None

@@ -104,8 +104,8 @@ def _members(entry: JsonObject, *, trust_meta: bool) -> JsonObject:
 def _id(meta: JsonObject) -> tuple[str, str] | None:
     """Tool and version by the id that another Toolgate gives; None if it gives none."""
     id_ = _text(meta, ID_MEMBER) or ""
-    found = TRUSTED_ID.fullmatch(id_) if len(id_) <= MAX_ID_LENGTH else None
-    return None if found is None else (found[1], found[2])
+    match = TRUSTED_ID.fullmatch(id_) if len(id_) <= MAX_ID_LENGTH else None
+    return None if match is None else (match[1], match[2])
 
 
 def _with_digest(definition: ToolDefinition) -> ToolDefinition:
@@ -145,8 +145,8 @@ def _output(entry: JsonObject) -> JsonObject:
 
 
 def _hints(annotations: JsonObject) -> dict[str, bool]:
-    found = {name: annotations.get(member) for name, member in HINTS.items()}
-    return {name: value for name, value in found.items() if isinstance(value, bool)}
+    hints = {name: annotations.get(member) for name, member in HINTS.items()}
+    return {name: value for name, value in hints.items() if isinstance(value, bool)}
 
 
 def _object(entry: JsonObject, member: str) -> JsonObject:

@@ -70,7 +70,7 @@ def read_url_to_open(params: Raw) -> JsonObject | None:
     if len(bytes(params)) > MAX_ELICITATION_BYTES:
         return None
     try:
-        asked = msgspec.json.decode(params)
+        document = msgspec.json.decode(params)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
-    return mcp_results.url_to_open(asked, "1")
+    return mcp_results.url_to_open(document, "1")

@@ -139,9 +139,9 @@ def _failed(content: list[JsonObject], details: Json, invocation: Invocation) ->
 
 def _trusted(details: JsonObject, message: str, extras: Mapping[str, Json]) -> ToolFailure:
     """A failure as another Toolgate says it."""
-    said, wait_ms, developer = details.get("message"), details.get("retry_after_ms"), details.get("developer_message")
+    words, wait_ms, developer = details.get("message"), details.get("retry_after_ms"), details.get("developer_message")
     return ToolFailure(
-        message=_cut(said) if isinstance(said, str) and said else message,
+        message=_cut(words) if isinstance(words, str) and words else message,
         developer_message=developer if isinstance(developer, str) else None,
         can_retry=details.get("can_retry") is True,
         retry_after_ms=wait_ms if isinstance(wait_ms, int) and not isinstance(wait_ms, bool) and wait_ms >= 0 else None,
@@ -189,10 +189,10 @@ def with_words_of(document: Json, ended: ToolResult) -> ToolResult:
     """A failure that an HTTP status means, with the message of the error in its body, if that is one of JSON-RPC."""
     try:
         result_of(document)
-    except RpcFailure as said:
-        if said.message and ended.failure is not None:
-            failure = replace(ended.failure, message=said.message)
-            return replace(ended, failure=failure, tool_code=str(said.code))
+    except RpcFailure as failed:
+        if failed.message and ended.failure is not None:
+            failure = replace(ended.failure, message=failed.message)
+            return replace(ended, failure=failure, tool_code=str(failed.code))
     except BrokenReplyError:
         pass
     return ended
@@ -233,37 +233,33 @@ def _unusable(detail: str) -> GatewayError:
 # What the user has to do first.
 
 
-def url_to_open(params: Json, default_id: str) -> JsonObject | None:
+def url_to_open(params: Any, default_id: str) -> JsonObject | None:
     """The URL that an elicitation has for the user (`mode: url`); None if it is another."""
-    if not isinstance(params, dict) or params.get("mode") != "url" or not isinstance(params.get("url"), str):
-        return None
-    return {"id": str(params.get("elicitationId", default_id)), "url": params["url"]}
+    url = _url_in(params)
+    return None if url is None else {"id": str(params.get("elicitationId", default_id)), "url": url}
+
+
+def _url_in(params: Any) -> str | None:
+    url = params.get("url") if isinstance(params, dict) and params.get("mode") == "url" else None
+    return url if isinstance(url, str) else None
 
 
 def _elicitations(data: Json) -> list[JsonObject]:
-    found: Any = data.get("elicitations") if isinstance(data, dict) else None
-    return [
-        {"id": str(each.get("elicitationId", number)), "url": each["url"]}
-        for number, each in enumerate(found if isinstance(found, list) else [], 1)
-        if isinstance(each, dict) and each.get("mode") == "url" and isinstance(each.get("url"), str)
-    ]
+    entries: Any = data.get("elicitations") if isinstance(data, dict) else None
+    links = (url_to_open(entry, str(n)) for n, entry in enumerate(entries if isinstance(entries, list) else [], 1))
+    return [link for link in links if link is not None]
 
 
 def input_required(result: JsonObject) -> GatewayError:
     """The refusal of a call whose server wants something first: URLs to open, or what we did not say we can do."""
     requests: Any = result.get("inputRequests")
     challenges = []
-    for key, asked in requests.items() if isinstance(requests, dict) else ():
-        params: Any = asked.get("params") if isinstance(asked, dict) else None
-        is_url = isinstance(params, dict) and params.get("mode") == "url" and isinstance(params.get("url"), str)
-        if not is_url or asked.get("method") != "elicitation/create":
-            method = asked.get("method") if isinstance(asked, dict) else None
-            return GatewayError(
-                ErrorCode.BACKEND_UNAVAILABLE,
-                UNAVAILABLE,
-                detail=f"it asks for {str(method)[:64]}, which we do not offer",
-            )
-        challenges.append({"id": key, "url": params["url"]})
+    for key, request in requests.items() if isinstance(requests, dict) else ():
+        method, params = (request.get("method"), request.get("params")) if isinstance(request, dict) else (None, None)
+        url = _url_in(params)
+        if url is None or method != "elicitation/create":
+            return _unusable(f"it asks for {str(method)[:64]}, which we do not offer")
+        challenges.append({"id": key, "url": url})
     return _challenged(challenges)
 
 

@@ -269,10 +269,10 @@ def test_what_is_no_json_is_judged_by_its_status_alone() -> None:
 def test_callers_are_told_that_a_setting_does_not_fit_an_answer(settings: dict[str, Any]) -> None:
     with pytest.raises(BrokenReplyError) as raised:
         read(answer(200, {"ok": True, "x": "secret"}), **settings)
-    assert raised.value.said.startswith("The answer (200) came, but ")
-    assert raised.value.said.endswith("the expression does not fit the answer (JMESPathTypeError).")
-    assert ("`success`" in raised.value.said) is ("success" in settings)
-    assert "secret" not in raised.value.said
+    assert raised.value.message.startswith("The answer (200) came, but ")
+    assert raised.value.message.endswith("the expression does not fit the answer (JMESPathTypeError).")
+    assert ("`success`" in raised.value.message) is ("success" in settings)
+    assert "secret" not in raised.value.message
 
 
 def test_very_many_values_are_judged_where_they_are_read() -> None:
