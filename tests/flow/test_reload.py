@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 import weakref
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,8 @@ from gateway.settings.load import read
 from tests.flow.conftest import Start
 from tests.flow.gateways import Running, config, running, until
 from tests.flow.toolserver import ToolServer, hang_up, tool, tool_server
+from tests.support.authority import Authority
+from tests.support.changing import copy
 from tests.support.tokens import SECRET, api_key, token
 from tests.support.yard import WORK, yard
 
@@ -100,6 +103,19 @@ async def test_a_reload_makes_surfaces_and_pages_anew_only_for_their_own_setting
     assert (limited.surfaces, limited.pages) == (before.surfaces, before.pages)
     assert gateway.generation.surfaces is before.surfaces
     assert gateway.generation.pages is not before.pages
+
+
+async def test_a_changed_file_of_authorities_is_used_for_the_keys_of_issuers(start: Start, tmp_path: Path) -> None:
+    authority, other = Authority(tmp_path), Authority(tmp_path, "other")
+    keys = {"issuer": "https://127.0.0.1:1", "jwks_url": "https://127.0.0.1:1/keys", "algorithms": ["RS256"]}
+    text = config({}, auth={"jwt": [keys | {"audience": ["tools"], "tls": {"ca": authority.path}}]})
+    gateway = (await start(text)).gateway
+    before = gateway.generation.authentication
+    await gateway.apply(read(text, env={}))
+    assert gateway.generation.authentication is before
+    copy(other.path, authority.path)
+    await gateway.apply(read(text, env={}))
+    assert gateway.generation.authentication is not before
 
 
 async def test_a_reload_tries_a_backend_again_that_could_not_be_asked(start: Start, server: ToolServer) -> None:
