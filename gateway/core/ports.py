@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
 
+from gateway.core.errors import ErrorCode
 from gateway.core.model import CallKey, Decode, Invocation, Json, JsonObject, Listing, ToolCall, ToolResult
 from gateway.core.wire import Answer, Head, Headers, WireRequest
 
@@ -253,10 +254,10 @@ class Receiver(Protocol):
         ended: bool,
         decode: Decode,
         failure_patterns: Sequence[re.Pattern[str]],
-    ) -> int:
+    ) -> ErrorCode | None:
         """Takes one message for a run of a call, which may have `ended`; `body` is None for one that is too large.
 
-        Returns the HTTP status to answer with.
+        Returns why it is refused, if it is; RESULT_EXPIRED: the call is over.
         """
         ...
 

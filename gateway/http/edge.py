@@ -49,19 +49,25 @@ WORD = re.compile(r"[A-Za-z0-9_]{1,256}")  # as long as a tool id may be
 # Results may hold images in base64. Twice what is read from tool servers by default (`max_response`): a result is JSON
 # in a string here, which may double it. Which backend it is for, and so its own limit, is not known before it is read.
 MAX_CALLBACK_BYTES = 16 * 1024 * 1024
-CALLBACK_REFUSALS = {  # by status, with what the tool server is told
-    400: (ErrorCode.INVALID_REQUEST, "This callback is not accepted."),
-    404: (ErrorCode.NOT_FOUND, "This callback is not accepted."),
-    410: (ErrorCode.NOT_FOUND, "The call of this callback is over."),
-    413: (ErrorCode.PAYLOAD_TOO_LARGE, f"A callback must not be larger than {MAX_CALLBACK_BYTES} bytes."),
-    415: (ErrorCode.UNSUPPORTED_MEDIA, "A callback must not be compressed."),
-    503: (ServerCode.GATEWAY_UNAVAILABLE, "This callback is not accepted."),
+NOT_ACCEPTED = "This callback is not accepted."
+# Of refused callbacks, what their tool server gets: status, code and message.
+CALLBACK_REFUSALS: Mapping[ErrorCode, tuple[int, ErrorCode | ServerCode, str]] = {
+    ErrorCode.INVALID_REQUEST: (400, ErrorCode.INVALID_REQUEST, NOT_ACCEPTED),
+    ErrorCode.NOT_FOUND: (404, ErrorCode.NOT_FOUND, NOT_ACCEPTED),
+    ErrorCode.RESULT_EXPIRED: (410, ErrorCode.NOT_FOUND, "The call of this callback is over."),
+    ErrorCode.PAYLOAD_TOO_LARGE: (
+        413,
+        ErrorCode.PAYLOAD_TOO_LARGE,
+        f"A callback must not be larger than {MAX_CALLBACK_BYTES} bytes.",
+    ),
+    ErrorCode.UNSUPPORTED_MEDIA: (415, ErrorCode.UNSUPPORTED_MEDIA, "A callback must not be compressed."),
+    ErrorCode.BACKEND_UNAVAILABLE: (503, ServerCode.GATEWAY_UNAVAILABLE, NOT_ACCEPTED),
 }
 JSON = ((b"content-type", b"application/json"), (b"cache-control", b"no-store"))
 ACCEPT_PLAIN = ((b"accept-encoding", b"identity"),)  # beside 415: what would be taken (RFC 9110, 12.5.3)
 
 Answer = Callable[[Request, Body], Awaitable[WireReply]]
-Callback = Callable[[Request, str, str | None, Body], Awaitable[int]]
+Callback = Callable[[Request, str, str | None, Body], Awaitable[ErrorCode | None]]
 
 
 class Refuse(Protocol):
@@ -114,6 +120,13 @@ class Edge:
         self._default = surfaces[0]
         self._refuse = refuse
         self._callback = callback
+        self._callback_route = _Route(
+            surface=self._default,
+            answer=self._receive,
+            path=CALLBACK.path,
+            operation=CALLBACK.operation,
+            max_bytes=MAX_CALLBACK_BYTES,
+        )
         self._rest = rest
         self._ip_of = ip_of
         self._observer = observer
@@ -159,7 +172,9 @@ class Edge:
         served: ServerRequest | None = scope.get("extensions", NOTHING).get(SERVED)
         headers = dict(scope["headers"]) if served is None else served.fields
         observe, fixed_operation, path = self._observer.answered, route.operation, route.path
-        head = Head(method=scope["method"], path=route.surface_path, headers=headers, dialect=route.dialect)
+        head = Head(
+            method=scope["method"], path=route.surface_path or scope["path"], headers=headers, dialect=route.dialect
+        )
         trace = self._identify(headers)
         request = Request(
             head, route.surface, self._ip_of(scope), trace, route.counts_as, route.needs_document, served, started
@@ -273,13 +288,7 @@ class Edge:
             if origin is not None and not self._allows_page(origin):
                 return self._fixed(scope, _refuse_origin)
         if path.startswith(CALLBACKS) and method == "POST":
-            return _Route(
-                surface=self._default,
-                answer=partial(self._receive, path[len(CALLBACKS) :]),
-                path=CALLBACK.path,
-                operation=CALLBACK.operation,
-                max_bytes=MAX_CALLBACK_BYTES,
-            )
+            return self._callback_route
         return None
 
     def _of_family(self, scope: Scope) -> _Route | None:
@@ -303,13 +312,13 @@ class Edge:
             surface, dialect = route.surface, route.dialect
         return _Route(surface=surface, answer=answer, path=template, dialect=dialect, operation=operation or counted_as)
 
-    async def _receive(self, token: str, request: Request, arriving: Body) -> WireReply:
+    async def _receive(self, request: Request, arriving: Body) -> WireReply:
         """Takes a callback, which is answered with its status alone (RAP, Transport: the body is ignored)."""
-        media = request.head.headers.get(b"content-type")
-        status = await self._callback(request, token, None if media is None else media.decode("latin-1"), arriving)
-        if status == 200:
+        token, media = request.head.path[len(CALLBACKS) :], request.head.headers.get(b"content-type")
+        why = await self._callback(request, token, None if media is None else media.decode("latin-1"), arriving)
+        if why is None:
             return WireReply(status=200, headers=JSON, body=b"{}")
-        request.reason, message = CALLBACK_REFUSALS[status]
+        status, request.reason, message = CALLBACK_REFUSALS[why]
         code = request.reason.encode()
         headers = (*JSON, (CODE, code), *(ACCEPT_PLAIN if status == 415 else ()))
         body = b'{"message":"%b","code":"%b"}' % (message.encode(), code)

@@ -15,7 +15,7 @@ from hmac import compare_digest
 from gateway.calls.backlog import Backlog
 from gateway.calls.records import DeferredCall, metadata_of
 from gateway.catalogue.published import PublishedTool
-from gateway.core.errors import GatewayError, StateUnavailable
+from gateway.core.errors import ErrorCode, GatewayError, StateUnavailable
 from gateway.core.model import CallKey, public_id
 from gateway.core.ports import Receiver
 from gateway.core.sealing import Digester, hashed, hashers
@@ -86,8 +86,10 @@ class Callbacks:
         self._backlog = backlog
         self._linked = linked
 
-    async def answer(self, request: Request, token: str, content_type: str | None, arriving: Body) -> int:
-        """The status to answer with; 503 only if the state is away and the backlog is full.
+    async def answer(self, request: Request, token: str, content_type: str | None, arriving: Body) -> ErrorCode | None:
+        """Why a callback is refused; None if it is accepted. RESULT_EXPIRED: its call is over.
+
+        BACKEND_UNAVAILABLE only if the state is away and the backlog is full, or nothing has time to read it.
 
         A tool server that is refused may not send its result again. So a callback that cannot be looked up now is held
         and looked up later. One that is too large or compressed leaves its call open for another that is not (RFC 9110,
@@ -95,7 +97,7 @@ class Callbacks:
         """
         opened = self._tokens.open(token)
         if opened is None:
-            return 404
+            return ErrorCode.NOT_FOUND
         key, run = opened
         request.toolgate_call_id = public_id(key)
         if request.head.headers.get(b"content-encoding", IDENTITY).lower() != IDENTITY:
@@ -113,11 +115,11 @@ class Callbacks:
             return await self._receive(await self._find(request, key), key, run, body, content_type, request)
         except StateUnavailable:
             if body is None:
-                return 413
+                return ErrorCode.PAYLOAD_TOO_LARGE
             if not callback.may_take_long(body) and not callback.is_message(body):
-                return 400
+                return ErrorCode.INVALID_REQUEST
             later = partial(self._receive_later, key, run, body, content_type)
-            return 200 if self._backlog.hold(key, size, later) else 503
+            return None if self._backlog.hold(key, size, later) else ErrorCode.BACKEND_UNAVAILABLE
 
     async def _find(self, request: Request, key: CallKey) -> Record | None:
         """The record of a call, whose backend is noted of the request. Raises StateUnavailable."""
@@ -125,13 +127,13 @@ class Callbacks:
         request.backend = "" if record is None else record.backend
         return record
 
-    async def _refuse_compressed(self, request: Request, key: CallKey) -> int:
+    async def _refuse_compressed(self, request: Request, key: CallKey) -> ErrorCode:
         with suppress(StateUnavailable):
             if await self._find(request, key) is None:
-                return 404
+                return ErrorCode.NOT_FOUND
         extra = {"backend": request.backend, "toolgate_call_id": public_id(key), "reason": "it is compressed"}
         log.warning("a callback was refused", extra=extra)
-        return 415
+        return ErrorCode.UNSUPPORTED_MEDIA
 
     def are_awaited(self) -> bool:
         """Whether calls are pending here whose outcome a tool server is to send."""
@@ -144,7 +146,7 @@ class Callbacks:
         return path.startswith(PATH)
 
     async def _receive_later(self, key: CallKey, run: str, body: bytes | None, content_type: str | None) -> None:
-        if await self._receive(await self._state.get(key), key, run, body, content_type) != 200:
+        if await self._receive(await self._state.get(key), key, run, body, content_type) is not None:
             log.warning(
                 "a callback that was held for the state was dropped", extra={"toolgate_call_id": public_id(key)}
             )
@@ -157,13 +159,13 @@ class Callbacks:
         body: bytes | None,
         content_type: str | None,
         request: Request | None = None,
-    ) -> int:
+    ) -> ErrorCode | None:
         if record is None or not record.note:  # it cannot be opened once its key was taken out of `state.keys`
-            return 404
+            return ErrorCode.NOT_FOUND
         metadata = metadata_of(record)
         deferred = metadata.deferred
         if deferred is None or deferred.run != run:  # an earlier call had the same id
-            return 404
+            return ErrorCode.NOT_FOUND
         if metadata.trace and request is not None:
             request.trace = self._linked(request.trace, metadata.trace)
         receiver = self._receivers.get(record.backend) or self._absent(record.backend)
@@ -181,6 +183,6 @@ class Callbacks:
     def _patterns(self, deferred: DeferredCall, tool_id: str) -> Sequence[re.Pattern[str]]:
         """The route's patterns when the call began; the present ones if those were too long to be recorded."""
         if deferred.failure_patterns is not None:
-            return [re.compile(each) for each in deferred.failure_patterns]
+            return [re.compile(pattern) for pattern in deferred.failure_patterns]
         tool = self._published(tool_id)
         return () if tool is None else tool.route.failure_patterns

@@ -16,6 +16,7 @@ from gateway.core.model import CallContext, Invocation, ToolCall, ToolRef
 from gateway.core.ports import Caller
 from gateway.core.sealing import Digester
 from gateway.core.wire import Head
+from gateway.http.edge import CALLBACK_REFUSALS
 from gateway.pipeline.callbacks import Callbacks, CallbackTokens
 from gateway.pipeline.request import Request
 from gateway.protocols.otc.surface import REST
@@ -102,7 +103,8 @@ class Gateway:
 
     async def receive(self, url: str, body: bytes) -> int:
         request = Request(Head(method="POST", path="/callbacks/", headers={}), REST)
-        return await self.callbacks.answer(request, url.removeprefix(URL), "application/json", Posted(body))
+        refused = await self.callbacks.answer(request, url.removeprefix(URL), "application/json", Posted(body))
+        return 200 if refused is None else CALLBACK_REFUSALS[refused][0]
 
     async def ask(self, who: str, work: Callable[[], Awaitable[Any]]) -> Any:
         """What a request from elsewhere is answered with. Raises GoneError."""

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta, Struct
 
 from gateway.core import jsontext
+from gateway.core.errors import ErrorCode
 from gateway.core.model import CallKey, Decode, Invocation, Json, JsonObject, ToolFailure, ToolResult, public_id
 from gateway.core.wire import Headers, WireRequest
 from gateway.protocols.common.fields import JSON_TYPE, NO_REASON, post
@@ -128,10 +129,10 @@ class View(_Message, frozen=True, tag="view_update"):
 
 
 class Refused(Struct, frozen=True, tag_field="type", tag="refused"):
-    """Not a message of this call, answered with `status`. It has no effect: what is true may still come."""
+    """Not a message of this call, refused with `code`. It has no effect: what is true may still come."""
 
     reason: str
-    status: int = 400
+    code: ErrorCode = ErrorCode.INVALID_REQUEST
 
 
 class Result(Struct, frozen=True):
@@ -144,7 +145,7 @@ class Result(Struct, frozen=True):
 Other = Consent | Choice | Event | View | Refused
 Callback = Result | Other
 
-FOREIGN = Refused("it is about another call", status=404)
+FOREIGN = Refused("it is about another call", ErrorCode.NOT_FOUND)
 UNKNOWN = Refused("its type is not known")
 _MESSAGES: Mapping[str, type[_ToolResult | Consent | Choice | Event | View]] = {
     "tool_result": _ToolResult,

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import assert_never
 
+from gateway.core.errors import ErrorCode
 from gateway.core.model import CallKey, Decode, ToolResult, public_id
 from gateway.core.ports import Outcomes
 from gateway.offload import ChildTasks, OffloadError, OverrunError
@@ -27,7 +28,6 @@ log = logging.getLogger("gateway.backends")
 JSON = "application/json"
 MAX_AUTH_URL_BYTES = 8 * 1024  # what browsers and servers take; more does not fit what is remembered of a call
 MAX_ABSENT = 256  # backends that are not configured here whose receivers are kept, so that they warn once
-ACCEPTED, REFUSED, OVER, TOO_LARGE, NO_TIME = 200, 400, 410, 413, 503
 
 
 class CallbackReceiver:
@@ -51,21 +51,21 @@ class CallbackReceiver:
         ended: bool = False,
         decode: Decode = "auto",
         failure_patterns: Sequence[re.Pattern[str]] = (),
-    ) -> int:
-        """Takes what was posted to the callback URL of a run of a call; returns the HTTP status of the answer.
+    ) -> ErrorCode | None:
+        """Takes what was posted to the callback URL of a run of a call; returns why it is refused, if it is.
 
         `body` is None for one that is too large. Of a call that has `ended`, only the result that ended it is accepted
         again: its tool server may not have got our first answer (Tool Result, Security).
         """
         if body is None:
-            return self._refuse(key, "it is too large", TOO_LARGE)
+            return self._refuse(key, "it is too large", ErrorCode.PAYLOAD_TOO_LARGE)
         if content_type != JSON:
             self._check_type(content_type)
         id_ = callback.invocation_id(key, run)
         if callback.may_take_long(body, failure_patterns):
             message = await self._read_apart(body, id_, group, decode, failure_patterns)
             if message is None:
-                return NO_TIME
+                return ErrorCode.BACKEND_UNAVAILABLE
         else:
             message = callback.decode_callback(body, id_, group, decode=decode, failure_patterns=failure_patterns)
         match message:
@@ -78,9 +78,9 @@ class CallbackReceiver:
             case callback.Choice():
                 return self._choose(key, id_, message)
             case callback.Event() | callback.View():
-                return ACCEPTED  # for a display that callers of the gateway do not have
-            case callback.Refused(reason, status):
-                return self._refuse(key, reason, status)
+                return None  # for a display that callers of the gateway do not have
+            case callback.Refused(reason, code):
+                return self._refuse(key, reason, code)
             case _:
                 assert_never(message)
 
@@ -102,13 +102,15 @@ class CallbackReceiver:
             self._has_warned = True
             log.warning("a tool server does not call back with application/json", extra={"backend": self._backend})
 
-    async def _end(self, key: CallKey, id_: str, group: str, result: ToolResult, *, cancels: bool, ended: bool) -> int:
+    async def _end(
+        self, key: CallKey, id_: str, group: str, result: ToolResult, *, cancels: bool, ended: bool
+    ) -> ErrorCode | None:
         """Ends a call; `cancels` also tells the tool server to stop the invocation `id_`.
 
         Only one message ends a call, on whatever replicas they arrive, so the tool server gets one notice.
         """
         if ended or not await self._outcomes.settle(key, result):
-            return ACCEPTED if await self._outcomes.has_ended_with(key, result) else self._refuse_late(key)
+            return None if await self._outcomes.has_ended_with(key, result) else self._refuse_late(key)
         if self._notices is None:
             if cancels:
                 extra = {"backend": self._backend, "toolgate_call_id": public_id(key)}
@@ -117,33 +119,33 @@ class CallbackReceiver:
             self._notices.cancel(id_, group)
         else:
             self._notices.end(id_, group)
-        return ACCEPTED
+        return None
 
-    async def _ask_for_consent(self, key: CallKey, auth_url: str) -> int:
+    async def _ask_for_consent(self, key: CallKey, auth_url: str) -> ErrorCode | None:
         if len(auth_url.encode()) > MAX_AUTH_URL_BYTES:
             return self._refuse(key, "its auth_url is too long")
         if not is_https_or_loopback(auth_url):
             return self._refuse(key, "its auth_url is neither https nor loopback")
         is_open = await self._outcomes.challenge(key, {"id": public_id(key), "url": auth_url})
-        return ACCEPTED if is_open else self._refuse_late(key)
+        return None if is_open else self._refuse_late(key)
 
-    def _choose(self, key: CallKey, id_: str, choice: callback.Choice) -> int:
+    def _choose(self, key: CallKey, id_: str, choice: callback.Choice) -> ErrorCode | None:
         """Answers with the default, as if the user had dismissed the question (User Choice, Dismissal)."""
         if self._notices is None:
             return self._refuse(key, "its tool server is not configured here, and cannot be answered")
         if not self._notices.choose(id_, choice):
             return self._refuse(key, "its response_url is at an origin that is not allowed")
-        return ACCEPTED
+        return None
 
-    def _refuse(self, key: CallKey, reason: str, status: int = REFUSED) -> int:
+    def _refuse(self, key: CallKey, reason: str, code: ErrorCode = ErrorCode.INVALID_REQUEST) -> ErrorCode:
         extra = {"backend": self._backend, "toolgate_call_id": public_id(key), "reason": reason}
         log.warning("a callback was refused", extra=extra)
-        return status
+        return code
 
-    def _refuse_late(self, key: CallKey) -> int:
+    def _refuse_late(self, key: CallKey) -> ErrorCode:
         extra = {"backend": self._backend, "toolgate_call_id": public_id(key)}
         log.info("a message for a call that is over was refused", extra=extra)
-        return OVER
+        return ErrorCode.RESULT_EXPIRED
 
 
 def absent_receivers(outcomes: Outcomes, checker: ChildTasks) -> Callable[[str], CallbackReceiver]:

@@ -8,7 +8,9 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from gateway.core.errors import ErrorCode
 from gateway.core.model import SINGLE_CALL_GROUP, CallKey, Invocation, JsonObject, ToolDefinition, ToolResult
+from gateway.http.edge import CALLBACK_REFUSALS
 from gateway.offload import ChildTasks
 from gateway.protocols.rap.backend import CallbackBackend
 from gateway.upstream.admission import Admission
@@ -102,7 +104,7 @@ class Facing:
         self, message: object, content_type: str | None = "application/json", *, group: str = GROUP, **how: Any
     ) -> int:
         body = message if isinstance(message, bytes) else json.dumps(message).encode()
-        return await self.backend.receiver.receive(KEY, group, body, content_type, **how)
+        return status_of(await self.backend.receiver.receive(KEY, group, body, content_type, **how))
 
 
 @asynccontextmanager
@@ -137,6 +139,11 @@ async def facing(
             if listed:
                 await backend.list_tools()
             yield Facing(backend, way_in, server, ends, changes)
+
+
+def status_of(refused: ErrorCode | None) -> int:
+    """The status that a callback is answered with."""
+    return 200 if refused is None else CALLBACK_REFUSALS[refused][0]
 
 
 def message(kind: str, **members: Any) -> JsonObject:

@@ -21,6 +21,7 @@ from tests.unit.backends.calling_back import (
     Toolset,
     facing,
     message,
+    status_of,
 )
 from tests.unit.net.client.scripted import serving, until
 
@@ -272,7 +273,7 @@ async def test_messages_have_their_effect_where_the_backend_is_not_configured(
     receivers = absent_receivers(ends, ChildTasks(memory_bytes=0))
     assert receivers("builds") is receivers("builds")
     body = json.dumps(posted).encode()
-    assert await receivers("builds").receive(KEY, GROUP, body, "application/json") == status
+    assert status_of(await receivers("builds").receive(KEY, GROUP, body, "application/json")) == status
     assert ends.results == ({} if ending is None else {KEY: ending})
     assert ends.challenges == challenges
     assert {record.__dict__["backend"] for record in caplog.records} == {"builds"}

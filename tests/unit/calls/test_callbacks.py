@@ -12,7 +12,7 @@ import pytest
 
 from gateway.calls.backlog import MAX_BYTES, Backlog
 from gateway.calls.records import CallMetadata, DeferredCall, pack_metadata
-from gateway.core.errors import StateUnavailable
+from gateway.core.errors import ErrorCode, StateUnavailable
 from gateway.core.model import CallKey
 from gateway.core.sealing import Digester
 from gateway.core.wire import Head
@@ -92,10 +92,9 @@ class Reader:
 
     async def receive(
         self, *_what: Any, run: str, ended: bool, decode: str, failure_patterns: Sequence[re.Pattern[str]]
-    ) -> int:
+    ) -> None:
         assert (run, ended) == (RUN, False)
         self.read.append((decode, [pattern.pattern for pattern in failure_patterns]))
-        return 200
 
 
 def callbacks_at(state: State, backlog: Backlog, **receivers: Reader) -> Callbacks:
@@ -118,9 +117,11 @@ async def test_a_result_is_read_as_the_route_said_when_its_call_began_whatever_b
     await state.begin(NewCall(key=CALL, fingerprint="f", principal="p", backend="later", note=pack_metadata(note)))
     callbacks = callbacks_at(state, Backlog(lambda key: True), later=reader)
     request = Request(Head(method="POST", path="/callbacks/", headers={}), REST)
-    assert await callbacks.answer(request, tokens(NEW).mint(CALL, RUN), None, Arrived()) == 200
+    assert await callbacks.answer(request, tokens(NEW).mint(CALL, RUN), None, Arrived()) is None
     assert reader.read == [("never", ["FAILED"])]
-    assert await callbacks.answer(request, tokens(NEW).mint(CALL, "another run"), None, Arrived()) == 404
+    assert (
+        await callbacks.answer(request, tokens(NEW).mint(CALL, "another run"), None, Arrived()) is ErrorCode.NOT_FOUND
+    )
     assert len(reader.read) == 1
 
 
@@ -135,7 +136,10 @@ async def test_what_waits_for_the_state_has_one_bound_with_the_results_that_do()
         it.state.away, it.state.forgets_what_it_holds = {"get"}, True
         request = Request(Head(method="POST", path="/callbacks/", headers={}), REST)
         token = tokens(NEW).mint(CALL, RUN)
-        assert [await callbacks.answer(request, token, None, Arrived()) for _ in range(2)] == [200, 503]
+        assert [await callbacks.answer(request, token, None, Arrived()) for _ in range(2)] == [
+            None,
+            ErrorCode.BACKEND_UNAVAILABLE,
+        ]
 
 
 @pytest.mark.anyio
@@ -145,5 +149,8 @@ async def test_what_can_never_count_is_not_acknowledged_while_the_state_is_away(
         callbacks = callbacks_at(it.state, it.endings.backlog)
         it.state.away, it.state.forgets_what_it_holds = {"get"}, True
         request = Request(Head(method="POST", path="/callbacks/", headers={}), REST)
-        assert await callbacks.answer(request, tokens(NEW).mint(CALL, RUN), None, Arrived(body)) == 400
+        assert (
+            await callbacks.answer(request, tokens(NEW).mint(CALL, RUN), None, Arrived(body))
+            is ErrorCode.INVALID_REQUEST
+        )
         assert len(it.endings.backlog) == 0

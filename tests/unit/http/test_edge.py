@@ -104,8 +104,8 @@ async def breaks(*_: object) -> int:
     raise RuntimeError("a bug")
 
 
-async def takes(*_: object) -> int:
-    return 200
+async def takes(*_: object) -> None:
+    pass
 
 
 @pytest.mark.parametrize(("callback", "send"), [(breaks, taken), (takes, broken)])
