@@ -46,7 +46,7 @@ from gateway.net.body_memory import BodyMemory
 from gateway.net.server import Listener
 from gateway.offload import ChildTasks, Offload
 from gateway.pipeline.callbacks import Callbacks, CallbackTokens
-from gateway.pipeline.challenges import CLOCKS_DIFFER_S, Challenges, Consents
+from gateway.pipeline.challenges import CLOCKS_DIFFER_S, ChallengeLinks, Consents
 from gateway.pipeline.checks import Checks
 from gateway.pipeline.listeners import Listeners
 from gateway.pipeline.pipeline import Pipeline
@@ -111,7 +111,7 @@ class Gateway:
         self._checks = Checks(self._checker)
         self._lists = Offload(memory_bytes=LIST_MEMORY_BYTES)  # its own, so that no call waits for lists
         self._scraper = Scraper(metrics, partial(reporting.processes, self._checker, self._lists))
-        self._challenges = Challenges(keys, address.public_url, lifetime_s=pending_s, clock=time.time)
+        self._challenges = ChallengeLinks(keys, address.public_url, lifetime_s=pending_s, clock=time.time)
         self._responses = ResponseBuilder(
             self._challenges,
             self._checks,

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from gateway.assembly.generation import Current
 from gateway.calls.registry import Calls
 from gateway.core.ports import Backend
-from gateway.pipeline.challenges import CallChallenge, Challenge, Challenges, Looks, digest
+from gateway.pipeline.challenges import CallChallenge, Challenge, ChallengeLinks, ChallengeStatusCache, digest
 from gateway.pipeline.request import Request
 
 FAILED = "failed"
@@ -16,8 +16,10 @@ FAILED = "failed"
 class ChallengeLookup:
     """Answers for the tokens of challenges. `looks` has the statuses that were given lately."""
 
-    def __init__(self, challenges: Challenges, calls: Calls, backends: Mapping[str, Backend], current: Current) -> None:
-        self.looks = Looks(self._ask)
+    def __init__(
+        self, challenges: ChallengeLinks, calls: Calls, backends: Mapping[str, Backend], current: Current
+    ) -> None:
+        self.looks = ChallengeStatusCache(self._ask)
         self._challenges = challenges
         self._calls = calls
         self._backends = backends

@@ -18,7 +18,7 @@ from gateway.logs.output import printable
 log = logging.getLogger("gateway.bridge")
 
 MAX_LINE_BYTES = 16 * 1024 * 1024  # a result with images; what is longer could not be told from a server gone wild
-LINES_AT_ONCE = 64  # handed over between two turns of the event loop
+LINES_PER_TURN = 64  # handed over between two turns of the event loop
 MAX_LOGGED = 2000  # bytes of a line of standard error
 END_S = 5.0  # how long a process may take to end by itself, and again after SIGTERM
 BURST = 200  # lines at once: what programs say as they start, or a traceback or two
@@ -82,7 +82,7 @@ class Program:
                     break
                 if line.strip():
                     on_line(line)
-                if not number % LINES_AT_ONCE:  # as long as lines are there, reading one does not wait
+                if not number % LINES_PER_TURN:  # as long as lines are there, reading one does not wait
                     await asyncio.sleep(0)
         except ValueError:
             log.warning("a line is too long", extra={"pid": self.pid, "max_bytes": MAX_LINE_BYTES})
@@ -95,7 +95,7 @@ class Program:
         sparing = SparingLog(logging.INFO, "stderr")
         try:
             for number in count(1):
-                if not number % LINES_AT_ONCE:
+                if not number % LINES_PER_TURN:
                     await asyncio.sleep(0)
                 try:
                     line = await self._process.stderr.readline()

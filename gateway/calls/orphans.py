@@ -22,7 +22,7 @@ log = logging.getLogger("gateway.calls")
 CancelIn = Callable[[float, CallKey, str, CallMetadata], None]  # seconds, key, backend, metadata
 
 LOOK_S = 3.0  # between two searches for orphans; a lease is 10 s
-AT_ONCE = 100  # calls taken over in one search
+ORPHANS_PER_CLAIM = 100  # calls taken over in one search
 SOON_S = 0.1  # before the next search if there are more: a thousand calls a second, with pauses for everything else
 MAX_STRANDED = 10_000  # calls, some 200 bytes each
 
@@ -64,10 +64,10 @@ class _Adoption:
 
     async def claim(self) -> bool:
         """Takes over some calls; returns whether there may be more. Raises StateUnavailable."""
-        orphans = await self._state.claim_orphans(AT_ONCE)
+        orphans = await self._state.claim_orphans(ORPHANS_PER_CLAIM)
         for record in orphans:
             await _alone(self._adopt(record))
-        return len(orphans) >= AT_ONCE
+        return len(orphans) >= ORPHANS_PER_CLAIM
 
     async def _adopt(self, record: Record) -> None:
         about = {"backend": record.backend, "state": record.state.name.lower()}
@@ -112,7 +112,7 @@ class _Adoption:
         Without any, some of the stranded calls are looked at, and dropped if they are over.
         """
         ready = [key for key, name in self._stranded.items() if name in self._backends]
-        for key in ready[:AT_ONCE] or list(islice(self._stranded, AT_ONCE)):
+        for key in ready[:ORPHANS_PER_CLAIM] or list(islice(self._stranded, ORPHANS_PER_CLAIM)):
             try:
                 record = await self._state.get(key)
             except StateUnavailable:
@@ -122,7 +122,7 @@ class _Adoption:
             if record is None or record.state.is_over or record.replica != self._state.replica or not record.note:
                 continue
             await _alone(self._resume(record))
-        return len(ready) > AT_ONCE
+        return len(ready) > ORPHANS_PER_CLAIM
 
 
 async def _alone(work: Awaitable[None]) -> None:

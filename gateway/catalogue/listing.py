@@ -22,7 +22,7 @@ from gateway.core.wire import Head, JoinedList, WireReply
 log = logging.getLogger("gateway.catalogue")
 
 MAX_LISTS = 32  # by form, selection and scopes; one of 10,000 tools has 5 MB
-ENCODED_AT_ONCE = 500  # tools encoded between two looks at the event loop, about 5 ms
+TOOLS_PER_TURN = 500  # tools encoded between two looks at the event loop, about 5 ms
 SHORT_BYTES = 1024  # joined at once; longer lists are compressed, in a thread
 
 
@@ -76,7 +76,7 @@ class Lists:
     ) -> JoinedList:
         encoded = []
         for number, tool in enumerate(tools):
-            if (number + 1) % ENCODED_AT_ONCE == 0:
+            if (number + 1) % TOOLS_PER_TURN == 0:
                 await asyncio.sleep(0)
             text = _encoded(tool, tool.definition.name if names is None else names[number], encoder)
             if text:

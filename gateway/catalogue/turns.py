@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import ExitStack, asynccontextmanager, suppress
 
-AT_ONCE = 256  # backends that are asked, but for slow ones: each needs a file, and a few threads look up their names
+MAX_PARALLEL_LISTS = 256  # but for slow backends: each needs a file, and a few threads look up their names
 SLOW_S = 1.0  # after which one that has not answered no longer keeps others waiting
 
 
@@ -14,7 +14,7 @@ class Turns:
     """The turns of backends, by name. Each has `limit_s` for its first answer, from when it was first asked."""
 
     def __init__(
-        self, names: Iterable[str], clock: Callable[[], float], limit_s: float, at_once: int = AT_ONCE
+        self, names: Iterable[str], clock: Callable[[], float], limit_s: float, at_once: int = MAX_PARALLEL_LISTS
     ) -> None:
         self._untried = set(names)
         self._unasked = set(self._untried)

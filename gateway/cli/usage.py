@@ -22,7 +22,7 @@ DESCRIPTION = "Prints how often each key or issuer has used each tool, by day, f
 EPOCH = date(1970, 1, 1)
 DAYS = 31  # that are printed unless --since or --month is given
 COUNTED = ("calls", "failed", "refused")
-AT_ONCE = 16  # days that are asked for at the same time
+MAX_PARALLEL_DAYS = 16  # days that are asked for at the same time
 
 
 class Line(Struct, frozen=True):
@@ -89,8 +89,8 @@ async def _read(config: Config, since: date) -> list[tuple[date, Sequence[Used]]
     assert ledger is not None  # there are settings for it
     found: list[tuple[date, Sequence[Used]]] = []
     try:
-        for first in range(0, len(days), AT_ONCE):
-            some = days[first : first + AT_ONCE]
+        for first in range(0, len(days), MAX_PARALLEL_DAYS):
+            some = days[first : first + MAX_PARALLEL_DAYS]
             found += zip(some, await asyncio.gather(*(_day(ledger, day) for day in some)), strict=True)
     except StateUnavailable as exc:
         raise CommandError(FAILED, f"The counts cannot be read: {exc}.") from exc

@@ -33,7 +33,7 @@ OF_PROXIES = re.compile(r"forwarded|x-forwarded-.*|x-real-ip|via", re.IGNORECASE
 MAX_HEADERS = 64
 MAX_ANSWER_BYTES = 4 * 1024 * 1024  # shown to a person
 LONGEST_S = 3600.0
-AT_ONCE = 32  # requests under way
+MAX_RUNNING_REQUESTS = 32  # requests under way
 CONNECT_S = 5.0
 
 
@@ -75,7 +75,7 @@ class Relay:
     def send(self, about: JsonObject) -> AsyncIterator[bytes]:
         """The lines of an exchange. Raises RefusedQuestionError."""
         asked = _asked(about)
-        if self._under_way >= AT_ONCE:
+        if self._under_way >= MAX_RUNNING_REQUESTS:
             raise RefusedQuestionError(503, "Too many requests of the console are under way.")
         return self._lines(asked)
 

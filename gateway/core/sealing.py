@@ -21,8 +21,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 MIN_KEY_CHARACTERS = 32
 KEY_ID_BYTES = 4  # names the key that sealed; two keys that share one are both tried
 NONCE_BYTES = 12
-NONCES_AT_ONCE = 256
-NONCES = Struct(f"{NONCE_BYTES}s" * NONCES_AT_ONCE)
+NONCES_PER_READ = 256
+NONCES = Struct(f"{NONCE_BYTES}s" * NONCES_PER_READ)
 EXPIRY = Struct(">d")  # seconds since 1970
 URL_SAFE = bytes.maketrans(b"+/", b"-_")  # RFC 4648, section 5
 LENGTH_BYTES = 8  # before each part of a digest, so that no two lists of parts are the same bytes

@@ -16,8 +16,8 @@ EVENT_STREAM = (
 COMMENT = b":\n\n"
 IDLE = re.compile(rb"(?:[\r\n]++|:[^\r\n]*+[\r\n]++)++")  # between two events: blank lines and comments
 IDLE_BEGINS = b"\r\n:"
-IDLE_AT_ONCE = 4096  # bytes: 0.1 ms
-LINES_AT_ONCE = 64
+IDLE_BYTES_PER_TURN = 4096  # bytes: 0.1 ms
+LINES_PER_TURN = 64
 MAX_ID_BYTES = 1024  # it goes into a header
 MAX_RETRY_DIGITS = 9  # of milliseconds: eleven days
 
@@ -86,7 +86,7 @@ class EventParser:
         Yields None after some lines without one: there may be many of them, and others want their turn.
         """
         chunk = self._strip_start(chunk)
-        at, until = 0, self.lines + LINES_AT_ONCE
+        at, until = 0, self.lines + LINES_PER_TURN
         ends = _LineEnds(chunk)
         while at < len(chunk):
             if chunk[at] in IDLE_BEGINS and not (self._line_bytes or self._event_bytes):
@@ -100,7 +100,7 @@ class EventParser:
             if (event := self._end_line()) is not None:
                 yield event
             if self.lines >= until:
-                until = self.lines + LINES_AT_ONCE
+                until = self.lines + LINES_PER_TURN
                 yield None
         if at < len(chunk):
             self._extend_line(chunk[at:])
@@ -121,7 +121,7 @@ class EventParser:
 
     def _skip_idle(self, chunk: bytes, at: int) -> int:
         """Where the blank lines and comments end that begin there, or a part of them if they are many."""
-        idle = IDLE.match(chunk, at, at + IDLE_AT_ONCE)
+        idle = IDLE.match(chunk, at, at + IDLE_BYTES_PER_TURN)
         if idle is None:
             return at
         self.lines += max(chunk.count(b"\n", at, idle.end()), chunk.count(b"\r", at, idle.end()))

@@ -18,7 +18,7 @@ from typing import SupportsBytes
 MAX_QUEUED = 10_000  # lines, some 4 MB: several tenths of a second of all that one process can answer
 RESERVED = 1_000  # more for warnings and errors, when requests have filled the queue
 GATHER_S = 0.01  # how long lines of requests are gathered before they are written
-AT_ONCE = 4096  # bytes; writes to a pipe up to this size are atomic (POSIX, PIPE_BUF on Linux)
+ATOMIC_WRITE_BYTES = 4096  # bytes; writes to a pipe up to this size are atomic (POSIX, PIPE_BUF on Linux)
 CLOSE_S = 2.0  # to write what is left at the end; a reader that takes nothing must not keep the process alive
 LOOK_AGAIN_S = 0.2  # whether a reader that took nothing takes more
 
@@ -103,11 +103,11 @@ class Lines:
 
 
 def _in_pieces(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Joins lines up to AT_ONCE bytes; a longer one is written alone."""
+    """Joins lines up to ATOMIC_WRITE_BYTES; a longer one is written alone."""
     gathered: list[bytes] = []
     size = 0
     for line in lines:
-        if gathered and size + len(line) > AT_ONCE:
+        if gathered and size + len(line) > ATOMIC_WRITE_BYTES:
             yield b"".join(gathered)
             gathered, size = [], 0
         gathered.append(line)

@@ -29,7 +29,7 @@ ASSOCIATED_DATA = b"challenge"
 PATH = "/challenges/"
 
 SHARED_S = 1.0  # clients look once a second; a consent that shows a second later does no harm
-AT_ONCE = 8  # at one backend: half of the connections that it has besides those of calls
+MAX_CHECKS_PER_BACKEND = 8  # at one backend: half of the connections that it has besides those of calls
 MAX_SHARED = 1024  # answers held, with a check_url of 2 KiB at the most each
 PENDING, FAILED = "pending", "failed"
 HOLD_S = 20.0  # clients give up after 30 to 60 s
@@ -53,7 +53,7 @@ class CallChallenge(Struct, frozen=True):
 Challenge = ServerChallenge | CallChallenge
 
 
-class Challenges:
+class ChallengeLinks:
     """Seals and opens challenge tokens. The first key seals, all open; without keys one is made for this process.
 
     A tool server's `check_url` is asked for `lifetime_s` (as long as a call may take) at least. `public_url` is where
@@ -119,8 +119,8 @@ def digest(challenge: Challenge) -> str:
     return blake2b(f"{challenge.backend}\n{asked}".encode(), digest_size=16).hexdigest()
 
 
-class Looks:
-    """Looks at challenges: those at the same one share an answer, and few are under way at once.
+class ChallengeStatusCache:
+    """The latest status of each challenge: callers who ask at once share an answer, and few checks run at a time.
 
     A challenge link needs no credential, and each look asks the tool server, or the store of calls: links must not
     become a way to cause load there. `ask` gets the status of a challenge: `pending`, `completed` or `failed`.
@@ -143,7 +143,7 @@ class Looks:
             return answer
         look = self._under_way.get(challenge)
         if look is None:
-            if self._counts[challenge.backend] >= AT_ONCE:
+            if self._counts[challenge.backend] >= MAX_CHECKS_PER_BACKEND:
                 return answer
             look = self._begin(challenge)
         return await asyncio.shield(look)  # a caller who leaves does not end it for others
@@ -182,7 +182,7 @@ class Looks:
 class Consents:
     """Waits for users whose consent calls need; `hold_s` at most, for their callers wait, too."""
 
-    def __init__(self, challenges: Challenges, looks: Looks, *, hold_s: float = HOLD_S) -> None:
+    def __init__(self, challenges: ChallengeLinks, looks: ChallengeStatusCache, *, hold_s: float = HOLD_S) -> None:
         self._challenges = challenges
         self._looks = looks
         self._hold_s = hold_s

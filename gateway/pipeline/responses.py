@@ -16,7 +16,7 @@ from gateway.core.encoders import Encoder, KeptCall, StatusEncoder
 from gateway.core.errors import ErrorCode, FixedError, GatewayError
 from gateway.core.model import Json, ToolResult
 from gateway.core.wire import WireReply
-from gateway.pipeline.challenges import Challenges
+from gateway.pipeline.challenges import ChallengeLinks
 from gateway.pipeline.checks import BROKEN_VALUE, Checks, check_result
 from gateway.pipeline.request import Request
 from gateway.state.port import StateLimits
@@ -39,7 +39,7 @@ class ResponseBuilder:
 
     def __init__(
         self,
-        challenges: Challenges,
+        challenges: ChallengeLinks,
         checks: Checks,
         *,
         encoders: Mapping[tuple[str, str], Encoder],

@@ -25,7 +25,7 @@ from gateway.settings import Config
 
 OK, FAILED, LOST = 0, 1, 3  # exit codes; LOST: the worker accepted results that it could not store
 WITHOUT_DELAY = signal.SIGUSR2  # ends the time in which new calls are still accepted
-AT_ONCE = signal.SIGUSR1  # kills a worker that does not handle signals yet
+KILL_SIGNAL = signal.SIGUSR1  # kills a worker that does not handle signals yet
 REPORT_S = 1.0  # between two reports of health and gauges; a worker without reports hangs
 LENGTH_BYTES = 4
 MAX_LINE_BYTES = 16 * 1024 * 1024  # one report about hundreds of backends, or MAX_ROWS rows

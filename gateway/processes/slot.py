@@ -19,7 +19,7 @@ from gateway.core.model import JsonObject
 from gateway.metrics import Counted, GaugeSample
 from gateway.metrics.families import FAMILIES
 from gateway.net.server import Stop
-from gateway.processes.control import AT_ONCE, LOST, MAX_LINE_BYTES, REPORT_S, WITHOUT_DELAY, messages, packed
+from gateway.processes.control import KILL_SIGNAL, LOST, MAX_LINE_BYTES, REPORT_S, WITHOUT_DELAY, messages, packed
 from gateway.processes.rpcs import PendingRpcs, RpcReply, RpcRequest, reply_to
 from gateway.processes.sockets import renew
 from gateway.settings import Config
@@ -315,7 +315,7 @@ class WorkerSlot:
         `without_delay`: it was asked before, and now accepts no more new calls.
         """
         self._hurried.set()
-        self._signal(AT_ONCE if at_once else WITHOUT_DELAY if without_delay else signal.SIGTERM)
+        self._signal(KILL_SIGNAL if at_once else WITHOUT_DELAY if without_delay else signal.SIGTERM)
 
     def kill(self) -> None:
         """Ends the worker without asking it."""

@@ -21,8 +21,8 @@ from typing import Any
 from gateway.core.model import JsonObject
 from gateway.net.server import ServerError, Stop, listen, main_loop, serve
 from gateway.processes.control import (
-    AT_ONCE,
     FAILED,
+    KILL_SIGNAL,
     LOST,
     MAX_LINE_BYTES,
     MAX_ROWS,
@@ -77,7 +77,7 @@ async def _work(number: int, control: int, listening: Sequence[int]) -> int:
 
 
 def _stop() -> Stop:
-    """A stop that SIGTERM asks for, and only `AT_ONCE` forces.
+    """A stop that SIGTERM asks for, and only `KILL_SIGNAL` forces.
 
     A second SIGTERM changes nothing: systemd sends one to every process, and the supervisor another.
     """
@@ -90,7 +90,7 @@ def _stop() -> Stop:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.asked.set)
     loop.add_signal_handler(WITHOUT_DELAY, stop.skipped.set)
-    loop.add_signal_handler(AT_ONCE, at_once)
+    loop.add_signal_handler(KILL_SIGNAL, at_once)
     return stop
 
 

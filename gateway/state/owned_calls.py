@@ -30,14 +30,14 @@ MAX_DOUBTFUL_BYTES = 4096  # of the outcome that such a call is forgotten with; 
 MAX_RECENT = 5000  # endings restored and reported again in a quarter of a second; there are some seconds for that
 MAX_RECENT_BYTES = 16 << 20
 ENDING_BYTES = 1024  # counted for an ending beside its note and its outcome
-AT_ONCE = 500  # operations asked for in one go: a few batches
+OPERATIONS_PER_ROUND = 500  # operations asked for in one go: a few batches
 
 T = TypeVar("T")
 
 
 def portions(items: Sequence[T]) -> Iterator[Sequence[T]]:
     """Splits a list so that its operations do not fill the queue of the script client."""
-    return (items[start : start + AT_ONCE] for start in range(0, len(items), AT_ONCE))
+    return (items[start : start + OPERATIONS_PER_ROUND] for start in range(0, len(items), OPERATIONS_PER_ROUND))
 
 
 class Ending(Struct, frozen=True, gc=False):
@@ -202,7 +202,7 @@ class OwnedCalls(dict[str, Record]):
     def expired(self) -> list[Record]:
         """Some of the calls that are owned although they have expired without an outcome."""
         oldest_s = self._oldest_s()
-        return [record for record in islice(self.values(), AT_ONCE) if record.created_s < oldest_s]
+        return [record for record in islice(self.values(), OPERATIONS_PER_ROUND) if record.created_s < oldest_s]
 
     def set_clock(self, now_s: float) -> None:
         """Takes the time from Redis, by which calls expire there; the clock of this machine may differ."""
@@ -251,7 +251,7 @@ class OwnedCalls(dict[str, Record]):
 
     async def mark_unknown(self) -> None:
         """Marks calls UNKNOWN whose outcome no replica re-reported; to be called once all have had time to do so."""
-        while portion := self._unconfirmed[:AT_ONCE]:
+        while portion := self._unconfirmed[:OPERATIONS_PER_ROUND]:
             await asyncio.gather(*(self._scripts.ask("lose", key) for key in portion))
             del self._unconfirmed[: len(portion)]
 

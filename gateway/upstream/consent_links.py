@@ -27,7 +27,7 @@ BUSY = (408, 429)
 STATUSES = ("pending", "completed", "failed")
 
 
-class Challenges:
+class UpstreamChallenges:
     """Those of one backend, whose replicas are `servers`."""
 
     def __init__(self, backend: str, servers: Sequence[Server], credentials: Credentials) -> None:

@@ -20,7 +20,7 @@ from gateway.net.client import Kind, Reply, TransportError
 from gateway.offload import OffloadError
 from gateway.protocols.common import replies
 from gateway.upstream.admission import Lease, Replica
-from gateway.upstream.consent_links import Challenges
+from gateway.upstream.consent_links import UpstreamChallenges
 from gateway.upstream.credentials import credentials_of
 from gateway.upstream.oauth import ClientCredentials, NoTokenError
 from gateway.upstream.replica_url import NAMES_ORIGIN, USER_AGENT, BackendContext, Server
@@ -113,7 +113,7 @@ class HttpExchange:
         self._name = name
         self._admission = context.admission
         self._servers = [replica.target for replica in context.admission.replicas]
-        self._challenges = Challenges(name, self._servers, self.credentials)
+        self._challenges = UpstreamChallenges(name, self._servers, self.credentials)
         self._checker = context.checker
         self._memory = context.memory
         self._max_response_bytes = settings.max_response_bytes

@@ -17,7 +17,7 @@ from gateway.usage.ledger import OTHER, Kind, Ledger, Row
 log = logging.getLogger("gateway.usage")
 
 MAX_ROWS = 20_000  # counted here and not written yet; 4 MB
-AT_ONCE = 500  # rows of one write: about a millisecond of Redis
+ROWS_PER_WRITE = 500  # rows of one write: about a millisecond of Redis
 LAST_WRITE_S = 5.0  # for the last counts, when the process ends
 DAY_S = 86_400
 KINDS: Mapping[str, Kind] = {"ok": "ok", "refused": "refused", "invalid": "refused"}  # all other outcomes: failed
@@ -115,6 +115,6 @@ class UsageRecorder:
         counts, self._counts = self._counts, {}
         for day, items in groupby(sorted(counts.items()), lambda item: item[0][0]):
             rows: list[Row] = [(account, tool, kind, number) for (_, account, tool, kind), number in items]
-            for first in range(0, len(rows), AT_ONCE):
+            for first in range(0, len(rows), ROWS_PER_WRITE):
                 self._sequence += 1
-                self._writing.append((self._sequence, day, rows[first : first + AT_ONCE]))
+                self._writing.append((self._sequence, day, rows[first : first + ROWS_PER_WRITE]))

@@ -10,7 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.pipeline.challenges import CLOCKS_DIFFER_S, Challenges
+from gateway.pipeline.challenges import CLOCKS_DIFFER_S, ChallengeLinks
 from gateway.ratelimit.limits import LOOKS_AT_ONE
 from tests import plainhttp
 from tests.flow.caller import Caller, every_dialect
@@ -152,7 +152,7 @@ def sealed(
     server: ToolServer, *, key: str = KEY, age_s: float = 0, backend: str = "scripted", path: str = "/check/1"
 ) -> str:
     """A token as a gateway with that key made it some seconds ago."""
-    maker = Challenges([key], lambda: PUBLIC_URL, lifetime_s=PENDING_S, clock=lambda: time.time() - age_s)
+    maker = ChallengeLinks([key], lambda: PUBLIC_URL, lifetime_s=PENDING_S, clock=lambda: time.time() - age_s)
     challenge = {"id": "1", "url": "https://x.example", "check_url": server.url + path}
     return str(maker.public({"authorization": [challenge]}, backend)["authorization"][0]["check_url"])
 

@@ -14,7 +14,7 @@ from gateway.calls.status import view_of_record
 from gateway.core.model import CallKey, ToolResult
 from gateway.core.sealing import Digester, Sealer
 from gateway.pipeline.callbacks import CallbackTokens
-from gateway.pipeline.challenges import Challenges, ServerChallenge
+from gateway.pipeline.challenges import ChallengeLinks, ServerChallenge
 from gateway.state.port import CallState
 from gateway.state.records import Records
 from tests.fuzz.documents import damaged_bytes
@@ -22,7 +22,7 @@ from tests.support.authenticators import handmade
 
 SOME = settings(max_examples=80, deadline=None)
 KEYS = ["a key of the state, thirty-two characters or more"]
-CHALLENGES = Challenges(KEYS, lambda: "https://tools.example", lifetime_s=60.0, clock=lambda: 0.0)
+CHALLENGES = ChallengeLinks(KEYS, lambda: "https://tools.example", lifetime_s=60.0, clock=lambda: 0.0)
 CALLBACKS = CallbackTokens(Digester(KEYS, "callback"))
 RECORDS = Records(Sealer(KEYS, "state"))
 ANY_TEXT = st.text()  # of a path, percent-decoded: what is no UTF-8 was replaced

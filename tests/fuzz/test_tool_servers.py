@@ -78,8 +78,8 @@ def test_any_toolset_is_one_that_can_be_listed_or_refused(document: Any) -> None
 def test_any_event_is_a_crumb_or_nothing(document: Any, idempotent: bool) -> None:
     for crumb in (rcrt.decode_event(document), rcrt.decode_crumb(document)):
         if crumb is not None:
-            rcrt.asked(crumb)
-            assert all(isinstance(answered, str) for answered in rcrt.answered(crumb))
+            rcrt.request_id_in(crumb)
+            assert all(isinstance(answered, str) for answered in rcrt.ids_answered(crumb))
             jsontext.encode(rcrt.decode_response(crumb.context, idempotent=idempotent).value)
 
 

@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from gateway.core.model import CallKey
-from gateway.pipeline.challenges import CLOCKS_DIFFER_S, CallChallenge, Challenges, ServerChallenge
+from gateway.pipeline.challenges import CLOCKS_DIFFER_S, CallChallenge, ChallengeLinks, ServerChallenge
 
 KEY = "a key of at least thirty-two characters"
 OLD_KEY = "an older key, of thirty-two characters too"
@@ -26,11 +26,11 @@ class Clock:
         return self.now
 
 
-def challenges(*keys: str, clock: Clock | None = None) -> Challenges:
-    return Challenges(keys, lambda: PUBLIC, lifetime_s=LIFETIME_S, clock=clock or Clock())
+def challenges(*keys: str, clock: Clock | None = None) -> ChallengeLinks:
+    return ChallengeLinks(keys, lambda: PUBLIC, lifetime_s=LIFETIME_S, clock=clock or Clock())
 
 
-def token_of(sealer: Challenges, check_url: str = CHECK_URL) -> str:
+def token_of(sealer: ChallengeLinks, check_url: str = CHECK_URL) -> str:
     challenge = {"id": "ch", "url": "https://x.example", "check_url": check_url}
     public = sealer.public({"authorization": [challenge]}, "crm")["authorization"][0]["check_url"]
     assert public.startswith(f"{PUBLIC}/challenges/")

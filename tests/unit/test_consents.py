@@ -8,7 +8,7 @@ from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import CallKey, JsonObject
 from gateway.core.sealing import Sealer, TimedSealer, Unsealable
 from gateway.core.surfaces import Awaited
-from gateway.pipeline.challenges import CallChallenge, Challenge, Challenges, Consents, Looks
+from gateway.pipeline.challenges import CallChallenge, Challenge, ChallengeLinks, ChallengeStatusCache, Consents
 from tests.unit.admission.clock import Clock
 
 pytestmark = pytest.mark.anyio
@@ -20,11 +20,11 @@ class Provider:
     """Challenges whose status a test sets, by the `check_url` of the tool server or the key of the call."""
 
     def __init__(self) -> None:
-        self.challenges = Challenges([], lambda: "https://tools.example", lifetime_s=LIFETIME_S, clock=lambda: 0.0)
+        self.challenges = ChallengeLinks([], lambda: "https://tools.example", lifetime_s=LIFETIME_S, clock=lambda: 0.0)
         self.statuses: dict[str, str] = {}
 
     def consents(self, hold_s: float = 0.0) -> Consents:
-        return Consents(self.challenges, Looks(self._ask), hold_s=hold_s)
+        return Consents(self.challenges, ChallengeStatusCache(self._ask), hold_s=hold_s)
 
     def of_server(self, path: str) -> JsonObject:
         missing = {"authorization": [{"id": path, "url": "https://login.example", "check_url": f"https://s{path}"}]}

@@ -1,4 +1,4 @@
-"""Looks at challenges: one answer for all who look at the same one, and never many looks at once."""
+"""Checks of challenges: one answer for all who look at the same one, and never many looks at once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,14 @@ import asyncio
 
 import pytest
 
-from gateway.pipeline.challenges import AT_ONCE, MAX_SHARED, SHARED_S, Challenge, Looks, ServerChallenge
+from gateway.pipeline.challenges import (
+    MAX_CHECKS_PER_BACKEND,
+    MAX_SHARED,
+    SHARED_S,
+    Challenge,
+    ChallengeStatusCache,
+    ServerChallenge,
+)
 from tests.unit.admission.clock import Clock
 from tests.unit.net.client.scripted import until
 
@@ -43,7 +50,7 @@ def clock() -> Clock:
 async def test_looks_at_the_same_time_share_a_request_even_if_the_first_of_them_leaves(clock: Clock) -> None:
     asked = Asked()
     asked.held.clear()
-    looks = Looks(asked, clock)
+    looks = ChallengeStatusCache(asked, clock)
     looking = [asyncio.create_task(looks.status(ServerChallenge("mail", "/1"))) for _ in range(50)]
     await until(lambda: asked.under_way == 1)
     looking[0].cancel()
@@ -55,16 +62,19 @@ async def test_looks_at_the_same_time_share_a_request_even_if_the_first_of_them_
 async def test_few_looks_are_under_way_at_one_backend_and_others_are_pending_at_once(clock: Clock) -> None:
     asked = Asked()
     asked.status = "completed"
-    looks = Looks(asked, clock)
+    looks = ChallengeStatusCache(asked, clock)
     assert await looks.status(ServerChallenge("mail", "/known")) == "completed"
     clock.now += SHARED_S
     asked.held.clear()
-    looking = [asyncio.create_task(looks.status(ServerChallenge("mail", f"/{number}"))) for number in range(AT_ONCE)]
-    await until(lambda: asked.under_way == AT_ONCE)
+    looking = [
+        asyncio.create_task(looks.status(ServerChallenge("mail", f"/{number}")))
+        for number in range(MAX_CHECKS_PER_BACKEND)
+    ]
+    await until(lambda: asked.under_way == MAX_CHECKS_PER_BACKEND)
     assert await looks.status(ServerChallenge("mail", "/more")) == "pending"
     assert await looks.status(ServerChallenge("mail", "/known")) == "completed"  # as it was
     looking.append(asyncio.create_task(looks.status(ServerChallenge("calendar", "/1"))))
-    await until(lambda: asked.under_way == AT_ONCE + 1)
+    await until(lambda: asked.under_way == MAX_CHECKS_PER_BACKEND + 1)
     asked.held.set()
     assert set(await asyncio.gather(*looking)) == {"completed"}
     assert await looks.status(ServerChallenge("mail", "/more")) == "completed"
@@ -73,7 +83,7 @@ async def test_few_looks_are_under_way_at_one_backend_and_others_are_pending_at_
 async def test_a_failed_look_fails_all_who_share_it_and_is_repeated(clock: Clock) -> None:
     asked = Asked()
     asked.status = RuntimeError("a bug")
-    looks = Looks(asked, clock)
+    looks = ChallengeStatusCache(asked, clock)
     answers = await asyncio.gather(
         *(looks.status(ServerChallenge("mail", "/1")) for _ in range(3)), return_exceptions=True
     )
@@ -84,7 +94,7 @@ async def test_a_failed_look_fails_all_who_share_it_and_is_repeated(clock: Clock
 
 async def test_no_more_answers_are_held_than_there_is_room_for(clock: Clock) -> None:
     asked = Asked()
-    looks = Looks(asked, clock)
+    looks = ChallengeStatusCache(asked, clock)
     for number in range(MAX_SHARED + 1):
         await looks.status(ServerChallenge("mail", f"/{number}"))
     await looks.status(ServerChallenge("mail", f"/{MAX_SHARED}"))
@@ -96,7 +106,7 @@ async def test_no_more_answers_are_held_than_there_is_room_for(clock: Clock) -> 
 async def test_looks_under_way_end_with_the_gateway(clock: Clock) -> None:
     asked = Asked()
     asked.held.clear()
-    looks = Looks(asked, clock)
+    looks = ChallengeStatusCache(asked, clock)
     look = asyncio.create_task(looks.status(ServerChallenge("mail", "/1")))
     await until(lambda: asked.under_way == 1)
     await looks.aclose()

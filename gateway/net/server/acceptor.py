@@ -21,7 +21,7 @@ import uvloop
 from gateway.net.networks import network
 from gateway.net.server.options import BACKLOG, SPARE_CONNECTIONS
 
-ACCEPTED_AT_ONCE = 64  # some 3 ms, after which the calls of those accepted before go on
+ACCEPTS_PER_TURN = 64  # some 3 ms, after which the calls of those accepted before go on
 NO_FILES_PAUSE_S = 1.0  # before the next attempt, when no files are left: the kernel would report it in every turn
 
 log = logging.getLogger("gateway.server")
@@ -75,7 +75,7 @@ class Acceptor:
 
     def _accept(self, listening: socket.socket) -> None:
         """Accepts what waits; the loop calls again in its next turn if there is more."""
-        for _ in range(ACCEPTED_AT_ONCE):
+        for _ in range(ACCEPTS_PER_TURN):
             try:
                 sock, address = listening.accept()
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):

@@ -19,7 +19,7 @@ from gateway.protocols.common.definitions import UnreadableTool
 
 MAX_DEPTH = jsontext.MAX_DEPTH - 2  # of one tool, which stands in a list in an object
 MAX_MARK_BYTES = 1024  # of the `$schema` of a list, and of the names of a tool that is not read
-SPLIT_AT_ONCE = 20_000  # tools; a type with so many fields takes 0.2 s to make
+TOOLS_PER_SPLIT = 20_000  # tools; a type with so many fields takes 0.2 s to make
 
 NO_LIST = "the answer holds no list of tools"
 HALF_A_PAIR = b"\xed\xa0\x80"  # U+D800 as no UTF-8 has it: the library only minds it where the text is read
@@ -102,7 +102,7 @@ def begin_of(member: Raw) -> bytes:
 
 def _read_each(array: Raw | bytes, most: int, max_tool_bytes: int) -> Iterator[Json]:
     """Checks the array whole, then reads its first entries one after the other. Raises DecodeError, RecursionError."""
-    first = _split(array, min(most, SPLIT_AT_ONCE))
+    first = _split(array, min(most, TOOLS_PER_SPLIT))
     return _read_entries(array, first, most, max_tool_bytes)
 
 
@@ -111,10 +111,10 @@ def _read_entries(array: Raw | bytes, entries: list[Raw], most: int, max_tool_by
         for entry in entries:
             yield _read_entry(entry, max_tool_bytes)
         most -= len(entries)
-        if len(entries) < SPLIT_AT_ONCE or most <= 0:
+        if len(entries) < TOOLS_PER_SPLIT or most <= 0:
             return
         array = _behind(bytes(array), entries)
-        entries = _split(array, min(most, SPLIT_AT_ONCE))
+        entries = _split(array, min(most, TOOLS_PER_SPLIT))
 
 
 def _split(array: Raw | bytes, most: int) -> list[Raw]:

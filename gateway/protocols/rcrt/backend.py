@@ -231,7 +231,7 @@ class RcrtBackend:
         await self._admission.aclose()
         await self._client.server.pool.aclose()
 
-    def _take_event(self, crumb: rcrt.Crumb) -> None:
+    def _take_event(self, crumb: rcrt.Breadcrumb) -> None:
         if self._discovery.concerns(crumb):
             self._note_change()
         self._pending.take_event(crumb)

@@ -50,7 +50,7 @@ NOT_STORED = (
 )
 
 
-class Crumb(Struct, frozen=True, kw_only=True):
+class Breadcrumb(Struct, frozen=True, kw_only=True):
     """A breadcrumb as far as an event, a list or a record shows it. `context` is None unless it is an object."""
 
     id: str
@@ -146,7 +146,7 @@ def _invalid(parameter: str, reason: str) -> GatewayError:
     return GatewayError(ErrorCode.INVALID_ARGUMENTS, "The arguments are not valid.", parameters={parameter: reason})
 
 
-def decode_event(document: Json) -> Crumb | None:
+def decode_event(document: Json) -> Breadcrumb | None:
     """Reads an event of the stream; None for pings and whatever else is not about a breadcrumb.
 
     `breadcrumb.created` is documented and never sent, an older server left `type` out, and a newer one announces
@@ -159,17 +159,17 @@ def decode_event(document: Json) -> Crumb | None:
     return _crumb(document, "breadcrumb_id")
 
 
-def decode_crumb(document: Json) -> Crumb | None:
+def decode_crumb(document: Json) -> Breadcrumb | None:
     """Reads an entry of a list, or a record; None if it is not one."""
     return _crumb(document, "id") if isinstance(document, dict) else None
 
 
-def _crumb(document: JsonObject, id_member: str) -> Crumb | None:
+def _crumb(document: JsonObject, id_member: str) -> Breadcrumb | None:
     crumb_id, schema = document.get(id_member), document.get("schema_name")
     if not isinstance(crumb_id, str) or not CRUMB_ID.fullmatch(crumb_id):
         return None
     tags, context = document.get("tags"), document.get("context")
-    return Crumb(
+    return Breadcrumb(
         id=crumb_id,
         schema=schema if isinstance(schema, str) else None,
         tags=tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else (),
@@ -178,14 +178,14 @@ def _crumb(document: JsonObject, id_member: str) -> Crumb | None:
     )
 
 
-def asked(crumb: Crumb) -> str | None:
+def request_id_in(crumb: Breadcrumb) -> str | None:
     """The id of a request, if the breadcrumb is one of ours; None for all other breadcrumbs."""
     if crumb.schema not in (TOOL_REQUEST, AGENT_RESPONSE):
         return None
     return next((tag.removeprefix(OWN_TAG) for tag in crumb.tags if tag.startswith(OWN_TAG)), None)
 
 
-def answered(crumb: Crumb) -> tuple[str, ...]:
+def ids_answered(crumb: Breadcrumb) -> tuple[str, ...]:
     """What a response says it is for: ids of requests, or of their breadcrumbs; empty for all other breadcrumbs.
 
     The context counts first: a runner that does not know the tool leaves the `request:` tag off.

@@ -12,7 +12,7 @@ from gateway.net.client import Reply
 from gateway.offload import ChildTasks, OffloadError
 from gateway.protocols.common.fields import JSON_TYPE
 from gateway.protocols.rcrt.answers import AnswerError, BrokenAnswerError, check_type, decode, reason
-from gateway.protocols.rcrt.breadcrumbs import MAX_DEPTH, OWN_TAG, REQUEST_SCHEMAS, Crumb, decode_crumb
+from gateway.protocols.rcrt.breadcrumbs import MAX_DEPTH, OWN_TAG, REQUEST_SCHEMAS, Breadcrumb, decode_crumb
 from gateway.protocols.rcrt.settings import RcrtBackendSettings
 from gateway.protocols.rcrt.tokens import Tokens
 from gateway.upstream.replica_url import USER_AGENT, Server
@@ -73,7 +73,7 @@ class RcrtClient:
 
     async def find(
         self, schema: str, tag: str, *, limit: int, offset: int = 0, context: bool = False, narrow: bool = False
-    ) -> list[Crumb | None]:
+    ) -> list[Breadcrumb | None]:
         """The breadcrumbs of a schema with a tag, the last changed first; None for what is none of them.
 
         The list knows no tenants. `narrow`: raises WideAnswerError for an answer of very many values.

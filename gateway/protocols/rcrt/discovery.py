@@ -26,7 +26,7 @@ log = logging.getLogger("gateway.backends")
 
 PAGE = 200  # entries of a list; without its limit the server sends every row it has
 MAX_PAGES = 100  # 20,000 tools, what one tool server may list
-RECORDS_AT_ONCE = 8
+MAX_PARALLEL_READS = 8
 SAME_NAME = 10  # breadcrumbs looked at to see whether one of them has a tool
 
 
@@ -86,15 +86,15 @@ class Discovery:
             self._seen_at[tool] = monotonic()
         return is_there
 
-    def concerns(self, crumb: rcrt.Crumb) -> bool:
+    def concerns(self, crumb: rcrt.Breadcrumb) -> bool:
         """Whether an event may change the list; approval is announced without schema and tags."""
         if crumb.id in self._read:
             return True
         return crumb.schema in (rcrt.TOOL_CODE, rcrt.TOOL_CATALOG) and self._workspace in crumb.tags
 
-    async def _crumbs(self) -> list[rcrt.Crumb]:
+    async def _crumbs(self) -> list[rcrt.Breadcrumb]:
         """All tools of the workspace, without their contexts. Pages may overlap when one changes meanwhile."""
-        found: dict[str, rcrt.Crumb] = {}
+        found: dict[str, rcrt.Breadcrumb] = {}
         for page in range(MAX_PAGES):
             crumbs = await self._client.find(
                 rcrt.TOOL_CODE, self._workspace, limit=PAGE, offset=page * PAGE, narrow=True
@@ -106,18 +106,18 @@ class Discovery:
                 break
         return list(found.values())
 
-    async def _read_changed(self, crumbs: list[rcrt.Crumb]) -> None:
+    async def _read_changed(self, crumbs: list[rcrt.Breadcrumb]) -> None:
         known = self._read
         self._read = {crumb.id: known[crumb.id] for crumb in crumbs if crumb.id in known}
         self._values = sum(read.values for read in self._read.values())
         changed = [crumb for crumb in crumbs if crumb.id not in known or known[crumb.id].stamp != _stamp(crumb)]
-        for start in range(0, len(changed), RECORDS_AT_ONCE):
-            reading = (self._read_one(crumb) for crumb in changed[start : start + RECORDS_AT_ONCE])
+        for start in range(0, len(changed), MAX_PARALLEL_READS):
+            reading = (self._read_one(crumb) for crumb in changed[start : start + MAX_PARALLEL_READS])
             for failure in await asyncio.gather(*reading, return_exceptions=True):
                 if failure is not None:
                     raise failure
 
-    async def _read_one(self, crumb: rcrt.Crumb) -> None:
+    async def _read_one(self, crumb: rcrt.Breadcrumb) -> None:
         try:
             record = await self._client.read(crumb.id, narrow=True)
         except WideAnswerError:
@@ -143,7 +143,7 @@ class Discovery:
             log.warning("a tool's name was adapted", extra=extra)
         return definition
 
-    def _evaluate(self, crumbs: list[rcrt.Crumb]) -> Listing:
+    def _evaluate(self, crumbs: list[rcrt.Breadcrumb]) -> Listing:
         tools, rejected = list[ToolDefinition](), list[Rejected]()
         for crumb in crumbs:
             match self._read[crumb.id].outcome:
@@ -177,5 +177,5 @@ def _without_doubles(tools: list[ToolDefinition], rejected: list[Rejected]) -> L
     return Listing(tools=tuple(tool for tool in tools if counts[tool.remote_id] == 1), rejected=(*rejected, *doubles))
 
 
-def _stamp(crumb: rcrt.Crumb) -> object:
+def _stamp(crumb: rcrt.Breadcrumb) -> object:
     return (*crumb.stamp, crumb.tags)

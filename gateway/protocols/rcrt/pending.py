@@ -26,10 +26,10 @@ from gateway.protocols.rcrt.stream import EventStream
 
 log = logging.getLogger("gateway.backends")
 
-POLLS_AT_ONCE = 8  # after a reconnect every waiting call is polled for, and the server must live through it
+MAX_PARALLEL_POLLS = 8  # after a reconnect every waiting call is polled for, and the server must live through it
 # Steps of workflows wait for places in the very runner in which the workflow itself holds one. A runner of November
 # 2025 has five places; four workflows at once were seen to block each other until all timed out.
-WORKFLOWS_AT_ONCE = 2
+MAX_PARALLEL_WORKFLOWS = 2
 RESPONSES_PER_POLL = 5  # of one call; several runners may each have answered
 UNTAGGED_PER_POLL = 50
 
@@ -69,8 +69,8 @@ class PendingCalls:
         self._calls: dict[CallKey, PendingCall] = {}
         self._by_id: dict[str, PendingCall] = {}  # by every id that a response may name
         self._tasks: set[asyncio.Task[None]] = set()
-        self._polling = asyncio.Semaphore(POLLS_AT_ONCE)
-        self._workflows = asyncio.Semaphore(WORKFLOWS_AT_ONCE)
+        self._polling = asyncio.Semaphore(MAX_PARALLEL_POLLS)
+        self._workflows = asyncio.Semaphore(MAX_PARALLEL_WORKFLOWS)
         self._untagged_at = float("-inf")
 
     def __len__(self) -> int:
@@ -184,21 +184,21 @@ class PendingCalls:
 
     # What is found, on the stream or by polling.
 
-    def take_event(self, crumb: rcrt.Crumb) -> None:
+    def take_event(self, crumb: rcrt.Breadcrumb) -> None:
         """Takes an event: our own request, or the response to a call."""
-        if (request_id := rcrt.asked(crumb)) is not None:
+        if (request_id := rcrt.request_id_in(crumb)) is not None:
             self.created(request_id, crumb.id)
         self._found(crumb)
 
-    def _found(self, crumb: rcrt.Crumb) -> None:
+    def _found(self, crumb: rcrt.Breadcrumb) -> None:
         """Ends the call a breadcrumb answers, if it is one of ours and not ended yet."""
-        for answered in rcrt.answered(crumb):
+        for answered in rcrt.ids_answered(crumb):
             call = self._by_id.get(answered)
             if call is not None:
                 self._begin(call, crumb)
                 return
 
-    def _begin(self, call: PendingCall, crumb: rcrt.Crumb | None) -> None:
+    def _begin(self, call: PendingCall, crumb: rcrt.Breadcrumb | None) -> None:
         """Begins to end a call, unless that is under way; should it fail, the next poll tries again."""
         if call.settling is None or call.settling.done():
             call.settling = self._spawn(self._settle(call, crumb))
@@ -214,7 +214,7 @@ class PendingCalls:
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("an outcome could not be stored", extra={"backend": self._client.name}, exc_info=error)
 
-    async def _settle(self, call: PendingCall, crumb: rcrt.Crumb | None) -> None:
+    async def _settle(self, call: PendingCall, crumb: rcrt.Breadcrumb | None) -> None:
         """Ends a call with what a response says; None stands for one that cannot be read.
 
         An event is but a hint: a call ends with a broken answer only if that is what the server has stored.
@@ -280,7 +280,7 @@ class PendingCalls:
         with contextlib.suppress(*FAILURES):
             self._search(await self._client.find(rcrt.TOOL_RESPONSE, "error", limit=UNTAGGED_PER_POLL, context=True))
 
-    def _search(self, crumbs: Sequence[rcrt.Crumb | None]) -> None:
+    def _search(self, crumbs: Sequence[rcrt.Breadcrumb | None]) -> None:
         for crumb in reversed(crumbs):  # the oldest first
             if crumb is not None:
                 self._found(crumb)

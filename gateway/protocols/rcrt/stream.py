@@ -18,7 +18,7 @@ from gateway.core.backoff import jittered
 from gateway.core.errors import GatewayError
 from gateway.core.sse import is_event_stream
 from gateway.net.client import EventBudget, EventReader, StreamedReply, TransportError
-from gateway.protocols.rcrt.breadcrumbs import MAX_DEPTH, Crumb, asked, decode_event
+from gateway.protocols.rcrt.breadcrumbs import MAX_DEPTH, Breadcrumb, decode_event, request_id_in
 from gateway.protocols.rcrt.client import RcrtClient, Timings
 from gateway.upstream.replica_url import USER_AGENT
 
@@ -49,7 +49,9 @@ def reconnect_wait_s(timings: Timings, attempt: int, lasted_s: float) -> float:
 class EventStream:
     """Hands every breadcrumb event to `on_event`, and calls `on_gap` whenever some may have been missed."""
 
-    def __init__(self, client: RcrtClient, *, on_event: Callable[[Crumb], None], on_gap: Callable[[], None]) -> None:
+    def __init__(
+        self, client: RcrtClient, *, on_event: Callable[[Breadcrumb], None], on_gap: Callable[[], None]
+    ) -> None:
         self.connection = 0  # counts those that were opened
         self.is_open = False
         self._client = client
@@ -179,6 +181,6 @@ class EventStream:
             return
         if crumb is not None:
             self._is_trusted = True
-            if (request_id := asked(crumb)) is not None:
+            if (request_id := request_id_in(crumb)) is not None:
                 self._echoes.pop(request_id, None)
             self._on_event(crumb)

@@ -12,13 +12,13 @@ from gateway.core.tool_names import DefinitionError
 from gateway.protocols.common.fields import string
 from gateway.protocols.common.listing import MAX_SHOWN, ListBuilder, Summary, decode_bounds
 from gateway.protocols.common.texts import with_visible_texts
-from gateway.protocols.rcrt.breadcrumbs import MAX_DEPTH, Crumb, decode_crumb
+from gateway.protocols.rcrt.breadcrumbs import MAX_DEPTH, Breadcrumb, decode_crumb
 
 TOOL_TAG = "tool:"
 APPROVED = "approved"  # the newer edition runs nothing without this tag; the older knows none
 
 
-def tool_name(crumb: Crumb) -> str:
+def tool_name(crumb: Breadcrumb) -> str:
     """What a runner calls the tool. Raises DefinitionError when no request could reach it."""
     tagged = [tag.removeprefix(TOOL_TAG) for tag in crumb.tags if tag.startswith(TOOL_TAG)]
     named = (crumb.context or {}).get("name")
@@ -32,7 +32,7 @@ def tool_name(crumb: Crumb) -> str:
     return named
 
 
-def is_callable(crumb: Crumb, workspace: str, *, needs_approval: bool) -> bool:
+def is_callable(crumb: Breadcrumb, workspace: str, *, needs_approval: bool) -> bool:
     """Whether a runner would take requests for it."""
     return workspace in crumb.tags and (not needs_approval or APPROVED in crumb.tags)
 

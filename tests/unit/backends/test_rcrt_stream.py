@@ -13,7 +13,7 @@ import pytest
 from gateway.core.backoff import JITTER
 from gateway.net.client import Pool
 from gateway.offload import ChildTasks
-from gateway.protocols.rcrt.breadcrumbs import Crumb
+from gateway.protocols.rcrt.breadcrumbs import Breadcrumb
 from gateway.protocols.rcrt.client import RcrtClient, Timings
 from gateway.protocols.rcrt.stream import EventStream, reconnect_wait_s
 from gateway.upstream.replica_url import Server as ToolServer
@@ -43,7 +43,7 @@ def event(crumb_id: str = "b7e0", **members: object) -> bytes:
 
 class Heard:
     def __init__(self) -> None:
-        self.crumbs: list[Crumb] = []
+        self.crumbs: list[Breadcrumb] = []
         self.gaps = 0
 
     def gap(self) -> None:

@@ -165,7 +165,7 @@ async def test_a_response_that_is_being_read_when_its_call_is_given_up_ends_noth
     earlier, later = run_of(key, "earlier"), run_of(key, "later")
     crumbs.order("echo", "absent")
     context = {"request_id": f"tg-{earlier.run}", "status": "success", "output": {"echo": "earlier"}}
-    response = rcrt.Crumb(id=str(uuid.uuid4()), schema=rcrt.TOOL_RESPONSE, context=context)
+    response = rcrt.Breadcrumb(id=str(uuid.uuid4()), schema=rcrt.TOOL_RESPONSE, context=context)
     async with facing(crumbs.url, timings=SLOW_POLL) as (backend, kept):
         await backend.dispatch(earlier, "")
         backend._take_event(response)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Iterable
 import pytest
 from msgspec.structs import replace
 
-from gateway.calls.orphans import AT_ONCE, MAX_STRANDED, adopt_orphans
+from gateway.calls.orphans import MAX_STRANDED, ORPHANS_PER_CLAIM, adopt_orphans
 from gateway.calls.preference import Preference
 from gateway.calls.records import CallMetadata, DeferredCall, pack_metadata
 from gateway.core.model import CallKey
@@ -169,11 +169,11 @@ class Pauses:
 
 
 async def test_many_are_not_kept_waiting_for_one_look_after_the_other(it: Desk) -> None:
-    it.state.orphans = [left(CallState.ACCEPTED)] * 5 * AT_ONCE
+    it.state.orphans = [left(CallState.ACCEPTED)] * 5 * ORPHANS_PER_CLAIM
     pauses = Pauses(LOOK_S)
     looking = adopt_orphans(it.state, it.endings, {"later": it.later}, Cancellations(), every_s=LOOK_S)
     task = asyncio.create_task(looking)
-    await have_been_resumed(it, 5 * AT_ONCE)
+    await have_been_resumed(it, 5 * ORPHANS_PER_CLAIM)
     task.cancel()
     assert pauses.stop() < 4  # of five looks only the first is one that had to be waited for
 
@@ -273,13 +273,13 @@ async def test_one_that_another_replica_has_taken_over_meanwhile_is_left_to_it(i
 
 
 async def test_many_whose_backend_comes_are_not_kept_waiting_for_one_look_after_the_other(it: Desk) -> None:
-    await strand(it.state, map(str, range(8 * AT_ONCE)))
+    await strand(it.state, map(str, range(8 * ORPHANS_PER_CLAIM)))
     backends: dict[str, Backend] = {}
     task = asyncio.create_task(adopt_orphans(it.state, it.endings, backends, Cancellations(), every_s=LOOK_S))
     await have_been_claimed(it.state)
     backends["later"] = it.later
     pauses = Pauses(LOOK_S)
-    await have_been_resumed(it, 8 * AT_ONCE)
+    await have_been_resumed(it, 8 * ORPHANS_PER_CLAIM)
     task.cancel()
     assert pauses.stop() < 6  # of eight looks only the first may be one that had to be waited for
 

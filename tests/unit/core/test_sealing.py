@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from gateway.core.sealing import KEY_ID_BYTES, NONCE_BYTES, NONCES_AT_ONCE, Digester, Sealer, Unsealable
+from gateway.core.sealing import KEY_ID_BYTES, NONCE_BYTES, NONCES_PER_READ, Digester, Sealer, Unsealable
 from tests.support.stored_calls import KEYS
 
 OTHER = "another key, of enough characters as well"
@@ -50,8 +50,8 @@ def test_damaged_bytes_never_open() -> None:
 def test_every_sealing_has_its_own_nonce() -> None:
     """Chance is fetched for many at once, and never used again."""
     sealer = Sealer(KEYS, "state")
-    nonces = {sealer.seal(CANARY, b"")[KEY_ID_BYTES:][:NONCE_BYTES] for _ in range(3 * NONCES_AT_ONCE)}
-    assert len(nonces) == 3 * NONCES_AT_ONCE
+    nonces = {sealer.seal(CANARY, b"")[KEY_ID_BYTES:][:NONCE_BYTES] for _ in range(3 * NONCES_PER_READ)}
+    assert len(nonces) == 3 * NONCES_PER_READ
 
 
 def test_without_keys_each_process_has_its_own() -> None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import CallKey, Invocation, ToolFailure, ToolResult
 from gateway.protocols.rcrt import breadcrumbs as rcrt
-from gateway.protocols.rcrt.breadcrumbs import Crumb
+from gateway.protocols.rcrt.breadcrumbs import Breadcrumb
 from tests.unit.protocols.common.answers import DEFINITION
 from tests.wire import ROOT, canonical
 
@@ -53,7 +53,7 @@ def test_a_call_becomes_the_breadcrumb_of_the_example(example: dict[str, Any]) -
 def test_an_event_becomes_the_result_of_the_example(example: dict[str, Any]) -> None:
     crumb = rcrt.decode_event(example["answered"])
     assert crumb is not None
-    assert rcrt.answered(crumb) == (example["call"]["call_id"],)
+    assert rcrt.ids_answered(crumb) == (example["call"]["call_id"],)
     result = rcrt.decode_response(crumb.context, idempotent=example["call"].get("idempotent", False))
     assert result == msgspec.convert(example["result"], ToolResult)
 
@@ -63,8 +63,8 @@ def test_our_own_request_is_known_again(example: dict[str, Any]) -> None:
     event = {"breadcrumb_id": "1d0b", "type": "breadcrumb.updated", **example["sent"]}
     crumb = rcrt.decode_event(event)
     assert crumb is not None
-    assert rcrt.asked(crumb) == example["call"]["call_id"]
-    assert rcrt.answered(crumb) == ()
+    assert rcrt.request_id_in(crumb) == example["call"]["call_id"]
+    assert rcrt.ids_answered(crumb) == ()
 
 
 @pytest.mark.parametrize("schema", ["tool_request", "agent_response"])
@@ -74,7 +74,9 @@ def test_a_request_is_named_after_its_run_and_not_after_its_call(schema: str) ->
     call = invocation({"call_id": "tg-4f2a", "tool": "t", "arguments": {}, "run": run})
     sent = encoded(call, {"schema": schema})
     assert "4f2a" not in json.dumps(sent)
-    assert rcrt.asked(Crumb(id="b7e0", schema=sent["schema_name"], tags=tuple(sent["tags"]))) == f"tg-{run}"
+    assert (
+        rcrt.request_id_in(Breadcrumb(id="b7e0", schema=sent["schema_name"], tags=tuple(sent["tags"]))) == f"tg-{run}"
+    )
     (item,) = sent["context"].get("tool_requests", [sent["context"]])
     assert item["requestId"] == rcrt.request_id(CallKey("4f2a"), run) == f"tg-{run}"
 
@@ -117,20 +119,20 @@ def test_an_event_that_is_not_about_a_breadcrumb_is_passed_over(document: Any) -
 
 def test_a_partial_event_has_an_id_and_no_more() -> None:
     event = {"type": "breadcrumb.updated", "breadcrumb_id": "b7e0", "owner_id": "0000", "tags_added": 1}
-    assert rcrt.decode_event(event) == Crumb(id="b7e0")
+    assert rcrt.decode_event(event) == Breadcrumb(id="b7e0")
 
 
 def test_members_of_the_wrong_type_count_as_absent() -> None:
     event = {"breadcrumb_id": "b7e0", "schema_name": 7, "tags": [1, "a", None], "context": []}
-    assert rcrt.decode_event(event) == Crumb(id="b7e0", tags=("a",))
-    assert rcrt.decode_event({"breadcrumb_id": "b7e0", "tags": "tool:response"}) == Crumb(id="b7e0")
+    assert rcrt.decode_event(event) == Breadcrumb(id="b7e0", tags=("a",))
+    assert rcrt.decode_event({"breadcrumb_id": "b7e0", "tags": "tool:response"}) == Breadcrumb(id="b7e0")
 
 
 def test_an_entry_of_a_list_is_read_like_an_event() -> None:
     item = {"id": "b7e0", "schema_name": "tool.response.v1", "tags": [], "context": {"request_id": "tg-1"}}
     crumb = rcrt.decode_crumb(item | {"version": 3, "updated_at": "2025-11-10T09:00:07Z"})
     assert crumb is not None
-    assert (crumb.stamp, rcrt.answered(crumb)) == ((3, "2025-11-10T09:00:07Z"), ("tg-1",))
+    assert (crumb.stamp, rcrt.ids_answered(crumb)) == ((3, "2025-11-10T09:00:07Z"), ("tg-1",))
     assert rcrt.decode_crumb([]) is None
 
 
@@ -147,7 +149,7 @@ ANSWERED = [
 
 @pytest.mark.parametrize(("context", "tags", "ids"), ANSWERED)
 def test_a_response_says_what_it_answers(context: Any, tags: tuple[str, ...], ids: tuple[str, ...]) -> None:
-    assert rcrt.answered(Crumb(id="b7e0", schema="tool.response.v1", tags=tags, context=context)) == ids
+    assert rcrt.ids_answered(Breadcrumb(id="b7e0", schema="tool.response.v1", tags=tags, context=context)) == ids
 
 
 NO_DISK = ToolResult(failure=ToolFailure(message="No disk"))
@@ -167,13 +169,13 @@ def test_a_member_of_a_response_that_is_null_counts_as_left_out(context: Any, re
 
 @pytest.mark.parametrize("schema", [None, "tool.error.v1", "tool.request.v1"])
 def test_other_breadcrumbs_answer_nothing(schema: str | None) -> None:
-    crumb = Crumb(id="b7e0", schema=schema, tags=("request:tg-1",), context={"request_id": "tg-1"})
-    assert rcrt.answered(crumb) == ()
+    crumb = Breadcrumb(id="b7e0", schema=schema, tags=("request:tg-1",), context={"request_id": "tg-1"})
+    assert rcrt.ids_answered(crumb) == ()
 
 
 def test_somebody_elses_request_is_none_of_ours() -> None:
-    assert rcrt.asked(Crumb(id="b7e0", schema="tool.request.v1", tags=("tool:request",))) is None
-    assert rcrt.asked(Crumb(id="b7e0", schema="note.v1", tags=("gateway:tg-1",))) is None
+    assert rcrt.request_id_in(Breadcrumb(id="b7e0", schema="tool.request.v1", tags=("tool:request",))) is None
+    assert rcrt.request_id_in(Breadcrumb(id="b7e0", schema="note.v1", tags=("gateway:tg-1",))) is None
 
 
 @pytest.mark.parametrize("time", [-1, True, "12", float("inf"), None], ids=repr)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gateway.core.tool_names import DefinitionError
-from gateway.protocols.rcrt.breadcrumbs import Crumb
+from gateway.protocols.rcrt.breadcrumbs import Breadcrumb
 from gateway.protocols.rcrt.tools import is_callable, read_tool, tool_name
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "number"}}}
@@ -91,18 +91,18 @@ NAMES = [
 def test_a_tool_is_named_by_its_context_and_failing_that_by_its_tag(
     tags: tuple[str, ...], context: Any, name: str
 ) -> None:
-    assert tool_name(Crumb(id="b7e0", tags=tags, context=context)) == name
+    assert tool_name(Breadcrumb(id="b7e0", tags=tags, context=context)) == name
 
 
 @pytest.mark.parametrize("tags", [(), ("tool:openrouter-models-sync",)])
 def test_a_tool_its_tags_do_not_name_cannot_be_reached(tags: tuple[str, ...]) -> None:
     """Gap of the stock tools: one is tagged otherwise than it is called."""
     with pytest.raises(DefinitionError):
-        tool_name(Crumb(id="b7e0", tags=tags, context={"name": "openrouter_models_sync"} if tags else {}))
+        tool_name(Breadcrumb(id="b7e0", tags=tags, context={"name": "openrouter_models_sync"} if tags else {}))
 
 
 def test_a_tool_is_callable_in_its_workspace_and_once_approved() -> None:
     for tags, approved, there in ((("w", "approved"), True, True), (("w",), False, True), ((), False, False)):
-        crumb = Crumb(id="b7e0", tags=tags)
+        crumb = Breadcrumb(id="b7e0", tags=tags)
         assert is_callable(crumb, "w", needs_approval=True) is approved
         assert is_callable(crumb, "w", needs_approval=False) is there

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gateway.logs import lines as module
-from gateway.logs.lines import AT_ONCE, MAX_QUEUED, RESERVED, Lines
+from gateway.logs.lines import ATOMIC_WRITE_BYTES, MAX_QUEUED, RESERVED, Lines
 
 DEADLINE_S = 10.0
 CHECKOUT = Path(__file__).parents[2]
@@ -28,7 +28,7 @@ def report(count: int) -> bytes:
 def pipe() -> Iterator[tuple[int, int]]:
     """Its reading and its writing end; the smallest there is."""
     reading, writing = os.pipe()
-    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, AT_ONCE)
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, ATOMIC_WRITE_BYTES)
     yield reading, writing
     os.close(reading)
     os.close(writing)
@@ -86,7 +86,7 @@ def test_lines_of_both_kinds_are_written_in_order_and_whole(pipe: tuple[int, int
 
 def test_a_reader_that_does_not_read_blocks_nothing_and_dropped_lines_are_reported(pipe: tuple[int, int]) -> None:
     lines = Lines(pipe[1], report)
-    text = "x" * (AT_ONCE - 1)
+    text = "x" * (ATOMIC_WRITE_BYTES - 1)
     lines.put(bytes(Late(text)))
     lines.put(bytes(Late(text)))
     until(lambda: lines._queue.qsize() == 0)  # the thread has the second, and the pipe is full

@@ -12,7 +12,7 @@ import pytest
 
 from gateway.core.errors import StateUnavailable
 from gateway.usage.ledger import Row
-from gateway.usage.recorder import AT_ONCE, MAX_ROWS, UsageRecorder
+from gateway.usage.recorder import MAX_ROWS, ROWS_PER_WRITE, UsageRecorder
 
 pytestmark = pytest.mark.anyio
 
@@ -85,7 +85,7 @@ async def test_what_could_not_be_written_is_written_later_and_once(
     caplog.set_level(logging.INFO, "gateway.usage")
     ledger = Noting()
     usage = recorder(ledger)
-    for number in range(AT_ONCE + 7):
+    for number in range(ROWS_PER_WRITE + 7):
         usage.count(f"Tool.T{number}", "ok", "key:a")
     ledger.failure = failure
     for _ in range(3):
@@ -93,7 +93,7 @@ async def test_what_could_not_be_written_is_written_later_and_once(
         usage.count("Tool.T0", "ok", "key:a")
     ledger.failure = ""
     await usage.aclose()
-    assert ledger.added.total() == AT_ONCE + 7 + 3
+    assert ledger.added.total() == ROWS_PER_WRITE + 7 + 3
     assert [record.message for record in caplog.records] == ["usage cannot be written", "usage is written again"]
 
 

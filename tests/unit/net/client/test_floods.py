@@ -11,7 +11,7 @@ from math import inf
 
 import pytest
 
-from gateway.core.sse import IDLE_AT_ONCE, LINES_AT_ONCE, EventParser
+from gateway.core.sse import IDLE_BYTES_PER_TURN, LINES_PER_TURN, EventParser
 from gateway.net.body_memory import BodyMemory
 from gateway.net.client import EventBudget, EventReader, Kind, Pool, TransportError
 from gateway.net.client.events import EVENT_LOAD, MAX_LOAD
@@ -27,7 +27,7 @@ MOST_LINES = 3_000
 MOST_BYTES = 16 * MIB
 LIMIT = 64 * 1024  # of one event
 # Lines of one turn of the loop: what may still come when the load is passed by one.
-LINES_OF_A_TURN = MAX_LOAD + max(LINES_AT_ONCE, IDLE_AT_ONCE)
+LINES_OF_A_TURN = MAX_LOAD + max(LINES_PER_TURN, IDLE_BYTES_PER_TURN)
 
 
 def flooding(piece: bytes) -> Script:
