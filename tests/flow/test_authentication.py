@@ -81,14 +81,14 @@ async def test_without_a_good_token_both_operations_are_refused_and_quote_nothin
 
 
 async def test_a_repeated_authorization_header_is_refused(caller: Caller) -> None:
-    """Ours: a good token does not excuse a second one."""
+    """Not specified: a good token does not excuse a second one."""
     headers = [("authorization", f"Bearer {token()}"), ("authorization", "Bearer other")]
     assert (await caller.call("otc", "Echo.Say", headers=headers)).status == 400
 
 
 @pytest.mark.parametrize("path", ["/tools/call", "/call"])
 async def test_an_unknown_caller_on_a_bare_path_gets_what_every_dialect_can_read(caller: Caller, path: str) -> None:
-    """Ours: the body that would tell the dialect is not read before the caller is known."""
+    """Not specified: the body that would tell the dialect is not read before the caller is known."""
     body = {"request": {"tool_id": "Echo.Say"}}
     assert (await caller.post("bare", path, body)).status == 401
     answer = await caller.post("oxp", path, body, headers={"oxp-version": "1.0"})
@@ -104,7 +104,7 @@ async def test_credentials_are_ignored_without_auth(demo: Caller, dialect: str, 
 
 
 async def test_the_callers_credential_never_reaches_a_tool_server(start: Start, server: ToolServer) -> None:
-    """Ours."""
+    """Not specified."""
     backend = {"protocol": "oxp", "url": server.url, "auth": {"bearer": "ours"}}
     caller = (await start(config({"scripted": backend}, auth={"jwt": [{"secret": SECRET}]}))).caller
     mine = token()
@@ -117,7 +117,7 @@ async def test_the_callers_credential_never_reaches_a_tool_server(start: Start, 
 
 
 async def test_only_headers_the_operator_allows_are_passed_on(start: Start, server: ToolServer) -> None:
-    """Ours."""
+    """Not specified."""
     backend = {"protocol": "oxp", "url": server.url, "forward_headers": ["x-tenant", "x-absent"]}
     caller = (await start(config({"scripted": backend}))).caller
     assert (await caller.call("oxp", "Echo.Say", headers={"x-tenant": "acme", "x-other": "mine"})).status == 200
@@ -164,7 +164,7 @@ async def test_headers_named_by_connection_stop_here(
 
 
 async def test_a_token_made_for_the_tool_server_names_the_caller(start: Start, server: ToolServer) -> None:
-    """Ours: short-lived, signed by the gateway, its subject the principal."""
+    """Not specified: short-lived, signed by the gateway, its subject the principal."""
     signing = {"secret": OTHER_SECRET, "audience": "worker", "ttl": "30s"}
     backend = {"protocol": "oxp", "url": server.url, "auth": {"jwt": signing}}
     caller = (await start(config({"scripted": backend}, auth={"jwt": [{"secret": SECRET}]}))).caller

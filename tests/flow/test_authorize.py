@@ -1,4 +1,4 @@
-"""Calls about which the operator's own service decides, from its answer to that of the caller. All of it is ours."""
+"""Calls about which the operator's own service decides, from its answer to the caller's. None of it is specified."""
 
 from __future__ import annotations
 

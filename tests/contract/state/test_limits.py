@@ -99,7 +99,7 @@ async def test_a_caller_has_so_many_pending_calls_and_no_more(open_state: OpenSt
 
 
 async def test_who_finds_a_quota_nearly_or_entirely_used_is_counted(open_state: OpenState) -> None:
-    """Ours: nine tenths of ten are used by nine, so that the tenth call finds them scarce."""
+    """Not specified: nine tenths of ten are used by nine, so that the tenth call finds them scarce."""
     state = await open_state(StateLimits(max_pending=10, max_records=5))
     found: list[tuple[str, bool]] = []
     state.on_quota(lambda quota, is_full: found.append((quota, is_full)))

@@ -84,7 +84,7 @@ def test_a_wrong_key_as_a_bearer_token_is_refused_and_counts_as_a_guess(auth: Au
     ],
 )
 def test_two_credentials_are_refused_even_if_both_are_good(auth: Authentication, head: Head) -> None:
-    """Ours: the gateway would have to guess whose call it is."""
+    """Not specified: the gateway would have to guess whose call it is."""
     error = refused(auth, head, Reason.SEVERAL)
     assert error.headers == ((b"www-authenticate", b'Bearer realm="toolgate", error="invalid_request"'),)
     assert not error.attempted
@@ -124,7 +124,7 @@ def test_a_refusal_names_only_credentials_that_are_accepted(auth: Authentication
 
 
 def test_two_keys_of_one_owner_are_one_caller() -> None:
-    """Ours: so that a key can be replaced without becoming somebody else."""
+    """Not specified: so that a key can be replaced without becoming somebody else."""
     auth = Authentication([], [api_key(KEY, "nightly", "calc"), api_key(OTHER, "nightly", "calc")], clock=Clock())
     assert auth.identify(without_header(oxp_api_key=KEY)) == auth.identify(without_header(oxp_api_key=OTHER)) == NIGHTLY
 

@@ -30,7 +30,7 @@ def test_a_good_token_names_its_caller() -> None:
 
 
 def test_a_colon_in_a_subject_cannot_pass_for_one_of_the_issuer() -> None:
-    """Ours: `https://idp` with subject `8443:x` is not `https://idp:8443` with subject `x`."""
+    """Not specified: `https://idp` with subject `8443:x` is not `https://idp:8443` with subject `x`."""
     auth = authentication(issuer(name="https://idp"), issuer(name="https://idp:8443"))
     one = auth.identify(bearer(CLAIMS | {"iss": "https://idp", "sub": "8443:x"})).principal
     other = auth.identify(bearer(CLAIMS | {"iss": "https://idp:8443", "sub": "x"})).principal

@@ -85,7 +85,7 @@ def test_the_claim_for_it_names_the_user(path: str, claims: dict[str, Any]) -> N
 
 @pytest.mark.parametrize("user", [None, "", 7, True, ["a"], {"id": "a"}, "a\nb", "x" * 257])
 def test_where_users_matter_a_token_without_one_is_refused(user: Any) -> None:
-    """Ours: otherwise its bearer could name any user in a call."""
+    """Not specified: otherwise its bearer could name any user in a call."""
     auth = authentication(user_id_claim=("email",))
     assert refused(auth, handmade(HS256, CLAIMS | {"email": user}), Reason.USER).attempted
     refused(auth, bearer(), Reason.USER)

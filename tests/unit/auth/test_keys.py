@@ -137,7 +137,7 @@ def test_a_key_that_names_its_algorithm_is_for_no_other() -> None:
 
 @pytest.mark.parametrize("kid", [None, "r"])
 def test_a_token_without_a_key_id_may_be_signed_with_any_key(kid: str | None) -> None:
-    """Ours: OpenID Connect Core, section 10.1, wants ids where there are several keys, and issuers have none."""
+    """Not specified: OpenID Connect Core, section 10.1, wants ids where there are several keys; issuers have none."""
     members: dict[str, Any] = {} if kid is None else {"kid": kid}
     one = jwk("rsa", **members)
     assert key_found(key_set(one, jwk("p256")), None, "RS256") == public("rsa")

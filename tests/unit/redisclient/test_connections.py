@@ -42,7 +42,7 @@ async def _answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 @pytest.mark.anyio
 async def test_what_is_written_to_a_connection_that_was_just_closed_fails_as_a_closed_connection() -> None:
-    """Ours: uvloop raises an error of its own, which is none of redis-py and none of the system."""
+    """Not specified: uvloop raises an error of its own, which is none of redis-py and none of the system."""
     async with accepting(_answer) as port:
         client = connect(RedisAddress.parse(f"redis://127.0.0.1:{port}"))
         connection: Any = await client.connection_pool.get_connection()  # type: ignore[no-untyped-call]
@@ -56,7 +56,7 @@ async def test_what_is_written_to_a_connection_that_was_just_closed_fails_as_a_c
 
 @pytest.mark.anyio
 async def test_what_is_written_while_the_connection_is_given_up_fails_as_a_closed_connection() -> None:
-    """Ours: redis-py writes in a task of its own if there is a limit of time, and finds no writer."""
+    """Not specified: redis-py writes in a task of its own if there is a limit of time, and finds no writer."""
     async with accepting(_answer) as port:
         client = connect(RedisAddress.parse(f"redis://127.0.0.1:{port}"))
         connection: Any = await client.connection_pool.get_connection()  # type: ignore[no-untyped-call]

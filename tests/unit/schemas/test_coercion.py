@@ -1,4 +1,4 @@
-"""Arguments in another form than their schema has it: what becomes of them. All of it is ours."""
+"""Arguments in another form than their schema has it: what becomes of them. None of it is specified."""
 
 from __future__ import annotations
 
