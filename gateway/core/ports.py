@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 from msgspec import Struct
@@ -133,12 +133,14 @@ class LargeReply(NamedTuple):
     """How the JSON in a large reply is read, which may be done in another process.
 
     `members` hold the tool's value, which stays text (`msgspec.Raw`) if it is very large. None: the value is all of it,
-    or what `select` selects: an expression of `openapi.selection`.
+    and `read` reads it.
     """
 
     text: bytes
     members: tuple[bytes, ...] | None = None
-    select: str = ""
+    select: str = ""  # an expression for `read`; empty: all of the value
+    # Of the text, its greatest depth and `select`, as text: `(b"", value)` or `(reason,)`.
+    read: Callable[..., tuple[bytes, ...]] | None = None
 
 
 class CallCodec(Protocol):

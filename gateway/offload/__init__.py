@@ -4,6 +4,6 @@ The event loop must not wait for a schema's worst pattern, nor for a document of
 handed to a child with limits on memory and processor time. A child that needs more is ended, and only that task fails.
 """
 
-from gateway.offload.parent import ChildTasks, Offload, OffloadError, OverrunError
+from gateway.offload.parent import ChildTasks, Offload, OffloadError, OverrunError, reading_s
 
-__all__ = ["ChildTasks", "Offload", "OffloadError", "OverrunError"]
+__all__ = ["ChildTasks", "Offload", "OffloadError", "OverrunError", "reading_s"]

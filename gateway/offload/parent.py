@@ -9,9 +9,8 @@ import signal
 import socket
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from re import Pattern
 from subprocess import DEVNULL, Popen
 from typing import Any, NamedTuple
 
@@ -19,10 +18,9 @@ import msgspec
 from msgspec import Raw
 
 from gateway.core import jsontext
-from gateway.core.model import Arguments, Decode, Json
+from gateway.core.model import Arguments, Json
 from gateway.offload import tasks
 from gateway.offload.tasks import HEAD, MAX_FRAME_BYTES, Parts, Task
-from gateway.protocols.rap.messages import Callback
 from gateway.schemas import CompiledSchema
 
 log = logging.getLogger("gateway.offload")
@@ -264,7 +262,7 @@ class ChildTasks(Offload):
         must_run: bool = False,
     ) -> Json:
         depth = str(max_depth).encode()
-        run = self.run(task, text, depth, *members, cpu_s=_reading_s(text), owner=owner, must_run=must_run)
+        run = self.run(task, text, depth, *members, cpu_s=reading_s(text), owner=owner, must_run=must_run)
         why, *parts = await run
         if why:
             raise jsontext.JsonError(why.decode())
@@ -278,26 +276,18 @@ class ChildTasks(Offload):
             holder[last] = Raw(value)
         return document
 
-    async def value(self, text: bytes, select: str, max_depth: int, owner: str) -> Json:
-        """Reads the value of a tool that has run: a JSON text, or what `select` selects from it.
+    async def value(self, task: Task, text: bytes, select: str, max_depth: int, owner: str) -> Json:
+        """Reads the value of a tool that has run: what a task reads from JSON text, or what `select` selects of it.
 
         One of very many values stays text (`msgspec.Raw`), and so does null. Raises JsonError.
         """
         parts = str(max_depth).encode(), select.encode()
-        seconds = _reading_s(text) * (SELECT_FACTOR if select else 1)
-        why, *values = await self.run(tasks.read_value, text, *parts, cpu_s=seconds, owner=owner, must_run=True)
+        seconds = reading_s(text) * (SELECT_FACTOR if select else 1)
+        why, *values = await self.run(task, text, *parts, cpu_s=seconds, owner=owner, must_run=True)
         if why:
             raise jsontext.JsonError(why.decode())
         (value,) = values
         return Raw(value) if value == b"null" or jsontext.is_wide(value) else jsontext.decode(value, max_depth)
-
-    async def callback(
-        self, body: bytes, own_id: str, own_group: str, decode: Decode, patterns: Sequence[Pattern[str]], owner: str
-    ) -> Callback:
-        """As `dialects.callback.decode_callback`."""
-        ids, how = (own_id.encode(), own_group.encode()), tasks.pack_how(decode, patterns)
-        run = self.run(tasks.read_callback, body, *ids, how, cpu_s=_reading_s(body), owner=owner, must_run=True)
-        return tasks.unpack_message(*await run)
 
     async def errors(self, schema: CompiledSchema, arguments: Arguments, owner: str) -> dict[str, str]:
         """What is wrong with arguments, by parameter; empty if they are valid."""
@@ -374,6 +364,6 @@ def _process(memory_bytes: int, pipe: int) -> Popen[bytes]:
     )
 
 
-def _reading_s(text: bytes) -> float:
+def reading_s(text: bytes) -> float:
     """The processor time that reading a document may take."""
     return READ_S + READ_S_PER_MB * len(text) / 1e6

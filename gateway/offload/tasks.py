@@ -7,19 +7,16 @@ it. Each part is JSON text unless the task says otherwise.
 
 from __future__ import annotations
 
-import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 from importlib import import_module
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from gateway.core import jsontext
-from gateway.core.model import Decode, Json, JsonObject, ToolFailure, ToolResult
-from gateway.protocols.openapi.document.selection import SelectionError, compiled
-from gateway.protocols.rap import messages as callback
+from gateway.core.model import Json, JsonObject
 from gateway.schemas import (
     CompiledSchema,
     SchemaError,
@@ -93,18 +90,6 @@ def read_answer(text: bytes, depth: bytes, *members: bytes) -> tuple[bytes, ...]
     return _read_document(jsontext.without_halves(text), depth, members, MAX_ESCAPES_OF_ANSWERS)
 
 
-def read_value(text: bytes, depth: bytes, select: bytes) -> tuple[bytes, ...]:
-    """Checks a JSON value and encodes it again, or what an expression of `openapi.selection` selects from it.
-
-    Returns `(b"", value)`, or `(reason,)` if the text is not JSON or the expression does not fit it.
-    """
-    try:
-        value = jsontext.decode(jsontext.without_halves(text), int(depth))
-        return b"", jsontext.encode(compiled(select.decode())(value) if select else value)
-    except (jsontext.JsonError, SelectionError) as exc:
-        return (str(exc).encode(),)
-
-
 def _without(value: Json, names: set[str], path: tuple[str | int, ...], values: list[bytes]) -> Json:
     """A copy of the outer objects in which the members of those names are null; what they were is added to `values`."""
     if isinstance(value, list) and not path and len(value) <= FEW:
@@ -119,38 +104,6 @@ def _without(value: Json, names: set[str], path: tuple[str | int, ...], values: 
         else:
             rest[name] = _without(inner, names, (*path, name), values)
     return rest
-
-
-def read_callback(body: bytes, own_id: bytes, own_group: bytes, how: bytes) -> tuple[bytes, ...]:
-    """Does what `callback.decode_callback` does, for `unpack_message` to read. `how` is made by `pack_how`."""
-    decode, patterns = _decode(how, type=tuple[Decode, list[tuple[str, int]]])
-    compiled = [re.compile(pattern, flags) for pattern, flags in patterns]
-    message = callback.decode_callback(
-        body, own_id.decode(), own_group.decode(), decode=decode, failure_patterns=compiled
-    )
-    if isinstance(message, callback.Result):
-        result = message.result
-        return jsontext.encode(result.value), _encode(result.failure), _encode(message.subscription)
-    return (_encode(message),)
-
-
-def pack_how(decode: Decode, patterns: Sequence[re.Pattern[str]]) -> bytes:
-    """How the texts of a result are read, by the route of its call."""
-    return _encode((decode, [(pattern.pattern, pattern.flags) for pattern in patterns]))
-
-
-def unpack_message(*parts: bytes) -> callback.Callback:
-    """The message that `read_callback` has read: a result has three parts."""
-    if len(parts) == 1:
-        message: callback.Other = _decode(parts[0], type=callback.Other)
-        return message
-    value, failure, subscription = parts
-    result = ToolResult(
-        value=Raw(value) if jsontext.is_wide(value) else _decode(value),
-        failure=_decode(failure, type=ToolFailure | None),
-        value_bytes=len(value),
-    )
-    return callback.Result(result, _decode(subscription))
 
 
 def explain_input(schema: bytes, arguments: bytes) -> tuple[bytes]:

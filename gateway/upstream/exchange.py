@@ -274,9 +274,9 @@ class HttpExchange:
                     if is_long:
                         await asyncio.sleep(0)
                     return document
-            if reading.members is None:
-                return await self._checker.value(text, reading.select, replies.MAX_DEPTH, owner)
-            return await self._checker.read_answer(text, reading.members, replies.MAX_DEPTH, owner)
+            if reading.read is not None:
+                return await self._checker.value(reading.read, text, reading.select, replies.MAX_DEPTH, owner)
+            return await self._checker.read_answer(text, reading.members or (), replies.MAX_DEPTH, owner)
         except (OffloadError, jsontext.JsonError) as exc:
             log.info("a large answer cannot be read", extra={"backend": self._name, "reason": repr(exc)})
             return None

@@ -12,13 +12,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import msgspec
 from msgspec import Raw, Struct
 
-from gateway.core.jsontext import JsonError, encode
+from gateway.core.jsontext import encode
 from gateway.core.model import Json, Rejected, ToolDefinition
-from gateway.core.tool_names import DefinitionError
-from gateway.protocols.common import definitions
-from gateway.protocols.common import entries as lists
 from gateway.protocols.common.texts import is_suspect, with_visible_texts
-from gateway.protocols.otc import surface as recognise
 
 # A value takes about 100 bytes in memory, on top of its text.
 MAX_TOOL_VALUES = 50_000  # of one tool: some 5 ms to decode
@@ -84,30 +80,6 @@ decode_summary = msgspec.json.Decoder(Summary).decode
 decode_report = msgspec.json.Decoder(Report).decode
 decode_tool = msgspec.json.Decoder(ToolDefinition).decode
 decode_tools = msgspec.json.Decoder(list[ToolDefinition]).decode
-
-
-def read_list(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
-    """Reads an answer to `GET /tools`. Returns a Summary, then arrays of ToolDefinition, all of them JSON text."""
-    bounds = decode_bounds(encoded_bounds)
-    try:
-        document, entries = lists.open_list(text, bounds.max_tools + 1, most_as_sent(bounds.max_schema_bytes))
-    except (JsonError, DefinitionError) as exc:
-        return (encode(Summary(failure=str(exc))),)
-    builder, adapted, listed, lists_rfc = ListBuilder(bounds), set[tuple[str, str]](), Counter[str](), False
-    for count, entry in builder.numbered(entries):
-        lists_rfc = lists_rfc or recognise.is_rfc(entry)
-        listed[_named(entry).partition("@")[0]] += 1
-        try:
-            definition, warnings = definitions.read_definition(entry, bounds.toolkit)
-        except DefinitionError as exc:
-            builder.reject(_named(entry)[:MAX_SHOWN] or f"number {count} of the list", str(exc))
-            continue
-        if builder.add(definition):
-            adapted.update((definition.id, warning) for warning in warnings)
-    builder.drop_ambiguous(listed)
-    dialect = recognise.of_server(document, has_version=bounds.has_version, lists_rfc=lists_rfc)
-    is_clear = recognise.shows_form(document, has_version=bounds.has_version)
-    return builder.encoded(dialect.name if is_clear else recognise.EITHER_OXP, tuple(sorted(adapted)))
 
 
 def most_as_sent(max_schema_bytes: int) -> int:
@@ -227,9 +199,3 @@ def too_large(definition: ToolDefinition, size: int, most: int) -> str | None:
             return f"Its {which} schema has {bytes_} bytes; {most} are allowed."
     rest = size - sum(sizes.values())  # descriptions, examples, what it requires
     return f"Besides its schemas it has {rest} bytes; {most} are allowed." if rest > most else None
-
-
-def _named(entry: Json) -> str:
-    """The id of a listed tool, or its name; empty if it has neither."""
-    names = (entry.get("id"), entry.get("name")) if isinstance(entry, dict) else ()
-    return next((name for name in names if isinstance(name, str) and name), "")

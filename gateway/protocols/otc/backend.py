@@ -11,9 +11,10 @@ from gateway.core.jsontext import encode
 from gateway.core.model import Invocation, Listing, ToolResult
 from gateway.core.ports import Backend, DispatchGate, ServerDialect
 from gateway.net.client import Reply
-from gateway.protocols.common.listing import NO_REPORT, Group, Report, read_list
+from gateway.protocols.common.listing import NO_REPORT, Group, Report
 from gateway.protocols.otc import dialect as rest
 from gateway.protocols.otc import surface as recognise
+from gateway.protocols.otc.listing import read_list
 from gateway.protocols.otc.oxp_forms import OxpForms
 from gateway.protocols.otc.settings import HttpBackendSettings
 from gateway.upstream.exchange import HttpExchange

@@ -21,6 +21,7 @@ from gateway.core.ports import Outcomes
 from gateway.offload import ChildTasks, OffloadError, OverrunError
 from gateway.protocols.rap import messages as callback
 from gateway.protocols.rap.notices import Notices
+from gateway.protocols.rap.reading import read_apart
 from gateway.upstream.consent_links import is_https_or_loopback
 
 log = logging.getLogger("gateway.backends")
@@ -89,7 +90,7 @@ class CallbackReceiver:
     ) -> callback.Callback | None:
         """Reads a message in another process; None if that has no time for it."""
         try:
-            return await self._checker.callback(body, id_, group, decode, failure_patterns, self._backend)
+            return await read_apart(self._checker, body, id_, group, decode, failure_patterns, self._backend)
         except OverrunError:
             return callback.Refused("it takes too long to be read")
         except OffloadError:

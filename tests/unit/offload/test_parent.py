@@ -17,6 +17,7 @@ from gateway.core import jsontext
 from gateway.offload import ChildTasks, OffloadError, OverrunError
 from gateway.offload.parent import MAX_WAITING_PER_OWNER
 from gateway.offload.tasks import read_document
+from gateway.protocols.openapi.reading import read_value
 from gateway.schemas import CompiledSchema
 
 pytestmark = pytest.mark.anyio
@@ -217,7 +218,7 @@ SELECTED = [
 async def test_a_value_is_read_and_selected_from_and_stays_text_where_there_is_much_of_it(
     offload: ChildTasks, text: bytes, select: str, value: Any
 ) -> None:
-    assert await offload.value(text, select, 64, "me") == value
+    assert await offload.value(read_value, text, select, 64, "me") == value
 
 
 @pytest.mark.parametrize(("text", "select"), [(b'{"a":', ""), (b'{"a":"x"}', "abs(a)"), (b'{"a":1}', "a[")])
@@ -225,4 +226,4 @@ async def test_a_value_that_cannot_be_read_or_selected_from_is_none(
     offload: ChildTasks, text: bytes, select: str
 ) -> None:
     with pytest.raises(jsontext.JsonError):
-        await offload.value(text, select, 64, "me")
+        await offload.value(read_value, text, select, 64, "me")

@@ -14,6 +14,7 @@ from gateway.protocols.common.replies import MAX_DEPTH, BrokenReplyError
 from gateway.protocols.openapi.document import answers, failures, requests
 from gateway.protocols.openapi.document.plan import CallPlan, OperationTool
 from gateway.protocols.openapi.document.selection import judged
+from gateway.protocols.openapi.reading import read_value
 
 JSON_TYPES = (b"application/json", b"application/json; charset=utf-8", b"application/json;charset=utf-8")
 
@@ -43,7 +44,8 @@ class OpenApiCodec:
         reply = answers.in_utf8(reply)
         if not 200 <= reply.status < 300 or (text := answers.json_of(reply, plan)) is None:
             return None
-        return LargeReply(text, select=judged(plan.success, plan.select) if plan.success else plan.select)
+        select = judged(plan.success, plan.select) if plan.success else plan.select
+        return LargeReply(text, select=select, read=read_value)
 
     def decode_reply(self, reply: Answer, invocation: Invocation, document: Json) -> ToolResult:
         """As `CallCodec.decode_reply`, for any status."""

@@ -13,6 +13,7 @@ from gateway.protocols.common import entries as lists
 from gateway.protocols.common import listing as listings
 from gateway.protocols.common.definitions import UnreadableTool
 from gateway.protocols.otc import dialect as rest
+from gateway.protocols.otc.listing import read_list
 from gateway.protocols.rap import toolset as callback_toolset
 from gateway.protocols.rcrt import tools as rcrt_tools
 from tests.unit.protocols.common.answers import offered
@@ -24,7 +25,7 @@ MANIFEST = {"name": "Kit", "endpoint": "http://127.0.0.1/tools", "tools": [TOOLS
 
 
 def read(text: bytes, **limits: Any) -> tuple[listings.Summary, list[ToolDefinition]]:
-    return offered(listings.read_list, text, **limits)
+    return offered(read_list, text, **limits)
 
 
 def tools(*entries: Any) -> bytes:

@@ -13,6 +13,7 @@ from gateway.core.model import ToolDefinition
 from gateway.protocols.common import listing as listings
 from gateway.protocols.mcp.servers.listing import read_tools
 from gateway.protocols.openapi.document.texts import harmless
+from gateway.protocols.otc.listing import read_list
 from gateway.protocols.rap.toolset import read_toolset
 from gateway.protocols.rcrt.tools import read_catalog, read_tool
 
@@ -50,7 +51,7 @@ def only(read: Read, document: Any) -> ToolDefinition:
 
 def of_rest() -> ToolDefinition:
     tool = {"id": "Bank.Pay@1.0.0", "name": "Bank_Pay", "description": SAID, "version": "1.0.0"}
-    return only(listings.read_list, {"items": [tool | {"input_schema": schema(SAID), "output_schema": schema(SAID)}]})
+    return only(read_list, {"items": [tool | {"input_schema": schema(SAID), "output_schema": schema(SAID)}]})
 
 
 def of_rfc() -> ToolDefinition:
@@ -62,7 +63,7 @@ def of_rfc() -> ToolDefinition:
         "input": {"parameters": schema(SAID)},
         "output": {"available_modes": ["value"], "description": SAID, "value": schema(SAID)},
     }
-    return only(listings.read_list, {"tools": [tool]})
+    return only(read_list, {"tools": [tool]})
 
 
 def of_mcp() -> ToolDefinition:

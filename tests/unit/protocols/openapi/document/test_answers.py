@@ -12,9 +12,9 @@ from gateway.core import jsontext
 from gateway.core.errors import FailureCode
 from gateway.core.model import ToolResult
 from gateway.core.wire import WireReply
-from gateway.offload.tasks import read_value
 from gateway.protocols.common.replies import BrokenReplyError
 from gateway.protocols.openapi.document.codec import OpenApiCodec
+from gateway.protocols.openapi.reading import read_value
 from tests.unit.protocols.openapi.document.calling import ORIGIN, answer, called, operation
 
 CODEC = OpenApiCodec((ORIGIN,))
