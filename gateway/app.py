@@ -13,7 +13,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Scope
 
-from gateway.assembly import factories, reporting
+from gateway.assembly import factories, reporting, tracing
 from gateway.assembly.address import PublicAddress
 from gateway.assembly.authenticators import Issuers, accounts
 from gateway.assembly.authorization import open_authorizer
@@ -54,7 +54,6 @@ from gateway.pipeline.request import Request
 from gateway.pipeline.responses import ResponseBuilder
 from gateway.protocols.rap.receiver import absent_receivers
 from gateway.settings import Config, StateSettings
-from gateway.telemetry import wiring
 from gateway.upstream.list_reader import LIST_MEMORY_BYTES
 
 
@@ -101,7 +100,7 @@ class Gateway:
         )
         self.health = reporting.GatewayHealth(current=current, state=self.state, issuers=self._issuers, metrics=metrics)
         self._digits = random_digits()
-        self._telemetry = telemetry = wiring.telemetry(config, self._digits)
+        self._telemetry = telemetry = tracing.telemetry(config, self._digits)
         access = access or AccessLog(None)
         self._usage = usage = factories.usage(config)
         count_call = metrics.tool_call if usage is None else usage.beside(metrics.tool_call)

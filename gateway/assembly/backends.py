@@ -8,6 +8,7 @@ from functools import partial
 
 from gateway.assembly import factories
 from gateway.assembly.generation import OpenBackend, Part, keep_or_make
+from gateway.assembly.tracing import Telemetry
 from gateway.calls.registry import Calls
 from gateway.metrics import Metrics
 from gateway.net.body_memory import BodyMemory
@@ -15,7 +16,6 @@ from gateway.offload import ChildTasks, Offload
 from gateway.protocols.rap.settings import CallbackBackendSettings
 from gateway.settings import BackendSettings, Config
 from gateway.state.port import State
-from gateway.telemetry.wiring import Telemetry
 from gateway.upstream.replica_url import BackendContext, open_admission
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
+from gateway.assembly.traced_observer import TracedObserver
 from gateway.core.ports import Backend, Outcomes
 from gateway.core.tracing import Step, Trace, continue_trace, identify, unrecorded
 from gateway.http.accesslog import AccessLog, Observer
@@ -13,7 +14,6 @@ from gateway.metrics import Metrics
 from gateway.settings import Config, TelemetrySettings
 from gateway.state.port import State
 from gateway.telemetry import names
-from gateway.telemetry.observer import TracedObserver
 from gateway.telemetry.recorder import Recorder
 from gateway.telemetry.spans import Span
 from gateway.telemetry.steps import (
