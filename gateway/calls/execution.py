@@ -24,19 +24,16 @@ Ending = ToolResult | GatewayError | None  # None: not known here; the record ha
 
 
 class CallRequest(Struct, frozen=True, kw_only=True):
-    """One caller's request for a call. Only the call id of the `invocation` is still to be set.
-
-    `server_request` is None behind any server but ours.
-    """
+    """One caller's request for a call."""
 
     call: ToolCall
     tool: PublishedTool
     caller: Caller
-    invocation: Invocation
+    invocation: Invocation  # its call id is still to be set
     preference: Preference
     dialect: str
     wire_version: str
-    server_request: ServerRequest | None = None
+    server_request: ServerRequest | None = None  # None behind any server but ours
     options: CallOptions = NO_OPTIONS
     trace: str = ""  # as in `CallMetadata`
 
@@ -85,21 +82,16 @@ def is_answered(record: Record | None) -> bool:
 
 
 class Execution(Struct, eq=False):
-    """A call that runs here in its `task`; the `DispatchGate` of its backend.
-
-    The caller waits on `waiter`, unless the task is its request's. `ending` is set when the task ends. `answered`: the
-    outcome has come, or a consent that the call needs. `is_detached`: the caller waits no longer and was told that the
-    call still runs. `is_stopped`: `stop` has ended it.
-    """
+    """A call that runs here; the `DispatchGate` of its backend."""
 
     key: CallKey
     state: State
-    task: asyncio.Task[Any] | None = None
-    waiter: asyncio.Future[None] | None = None
-    ending: Ending = None
-    answered: bool = False
-    is_detached: bool = False
-    is_stopped: bool = False
+    task: asyncio.Task[Any] | None = None  # which it runs in
+    waiter: asyncio.Future[None] | None = None  # on which its caller waits, unless the task is its request's
+    ending: Ending = None  # once the task has ended
+    answered: bool = False  # the outcome has come, or a consent that the call needs
+    is_detached: bool = False  # its caller waits no longer, and was told that the call still runs
+    is_stopped: bool = False  # `stop` has ended it
 
     async def wait(self, waiter: asyncio.Future[None], timeout_s: float | None) -> Ending:
         """Waits for the end; None if `timeout_s` passes or the outcome comes another way before the task ends."""

@@ -18,42 +18,29 @@ MAX_DIGESTED_BYTES = 1 << 20  # a millisecond on the event loop
 
 
 class DeferredCall(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
-    """What any replica needs to know of a call whose outcome comes later.
+    """What any replica needs to know of a call whose outcome comes later."""
 
-    `run` is as in `Invocation`. `decode` and `failure_patterns` are the route's when the call began, by which its
-    outcome is read; None if the patterns are too long to be recorded. The call is cancelled `cancel_after_s` after its
-    beginning; 0: never.
-    """
-
-    run: str
-    decode: Decode = "auto"
-    failure_patterns: tuple[str, ...] | None = ()
-    cancel_after_s: float = 0.0
+    run: str  # as in `Invocation`
+    decode: Decode = "auto"  # the route's when the call began, as the next: by them its outcome is read
+    failure_patterns: tuple[str, ...] | None = ()  # None: they are too long to be recorded
+    cancel_after_s: float = 0.0  # from its beginning; 0: it is never cancelled
 
 
 class CallMetadata(Struct, frozen=True, kw_only=True, array_like=True, gc=False):
-    """What any replica needs to know of a call besides its outcome: the `note` of its record.
+    """What any replica needs to know of a call besides its outcome: the `note` of its record."""
 
-    `dialect` and `wire_version` are those of its caller, `call_id` is the id that the caller is given, and `tool` the
-    full id of what ran. `group` is as in `Invocation`. `challenge` is what its user has to consent to. `user` is a
-    digest of the user whom the caller's credential named, if any. `begun_s` is when the call began, by `time.time()`.
-    `asked` is when the user was asked, and whether the user has agreed to open the URL of the challenge.
-    `account` is as in `Caller`. `trace` is the `traceparent` of the request that began the call, if spans of it are
-    recorded.
-    """
-
-    dialect: str
+    dialect: str  # of its caller, as the next
     wire_version: str
-    call_id: str
-    tool: str
-    group: str = ""
-    challenge: JsonObject | None = None
-    user: str = ""
+    call_id: str  # the id that the caller is given
+    tool: str  # the full id of what ran
+    group: str = ""  # as in `Invocation`
+    challenge: JsonObject | None = None  # what its user has to consent to
+    user: str = ""  # a digest of the user whom the caller's credential named
     deferred: DeferredCall | None = None  # of calls of deferred backends
-    begun_s: float = 0.0
-    consent_state: tuple[float, bool] | None = None
-    account: str = ""
-    trace: str = ""
+    begun_s: float = 0.0  # by `time.time()`
+    consent_state: tuple[float, bool] | None = None  # when the user was asked, and whether the user has agreed
+    account: str = ""  # as in `Caller`
+    trace: str = ""  # the `traceparent` of the request that began the call, if spans of it are recorded
 
 
 class _Refusal(Struct, frozen=True, array_like=True):
@@ -68,19 +55,16 @@ class _Refusal(Struct, frozen=True, array_like=True):
 
 
 class _Outcome(Struct, frozen=True, array_like=True):
-    """A `ToolResult` in few bytes, or a refusal. A duration that is an integer stays one.
-
-    `ended_s` is when the call ended, by `time.time()`. `digest` is of a result that was delivered and is not kept.
-    """
+    """A `ToolResult` in few bytes, or a refusal."""
 
     value: Raw
     failure: ToolFailure | None = None
-    duration_ms: int | float | None = None
+    duration_ms: int | float | None = None  # an integer stays one
     refusal: _Refusal | None = None
-    ended_s: float = 0.0
+    ended_s: float = 0.0  # by `time.time()`
     blocks: Raw = Raw(b"null")
     structured: Literal["none", "value", "wrapped"] | None = None
-    digest: str = ""
+    digest: str = ""  # of a result that was delivered and is not kept
     status: int = 0
     tool_code: str = ""
     meta: JsonObject | None = None

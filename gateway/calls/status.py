@@ -79,19 +79,15 @@ CallStatus = ToolResult | GatewayError | Consent | NotFound | None  # None: it s
 
 
 class CallView(Struct, frozen=True, gc=False):
-    """A call as one caller gets to see it.
-
-    `remembered`: it can be asked for by its `id`. `joined`: nothing was run for this caller. `ended_s` is when it
-    ended, by `time.time()`; 0: that is not known.
-    """
+    """A call as one caller gets to see it."""
 
     key: CallKey
     metadata: CallMetadata
     backend: str
     status: ToolResult | Consent | GatewayError | None
-    remembered: bool = True
-    joined: bool = True
-    ended_s: float = 0.0
+    remembered: bool = True  # it can be asked for by its `id`
+    joined: bool = True  # nothing was run for this caller
+    ended_s: float = 0.0  # by `time.time()`; 0: that is not known
 
     @property
     def id(self) -> str:

@@ -63,18 +63,14 @@ class Encoder(Protocol):
 
 
 class KeptCall(Struct, frozen=True, kw_only=True, gc=False):
-    """A kept call as its caller is told how it stands. Times are by `time.time()`.
+    """How a kept call stands, for its caller. Times are by `time.time()`."""
 
-    `id` is ours. `changed_s` is when it ended or began to wait for its user, else when it began; it may be forgotten at
-    `kept_until_s`. `consented`: its user has agreed to open the URL of the challenge that it waits for.
-    """
-
-    id: str
+    id: str  # ours
     begun_s: float
-    changed_s: float
-    kept_until_s: float
+    changed_s: float  # when it ended or began to wait for its user, else when it began
+    kept_until_s: float  # when it may be forgotten
     age_s: float
-    consented: bool = False
+    consented: bool = False  # its user has agreed to open the URL of the challenge that it waits for
 
 
 class StatusEncoder(Encoder, Protocol):

@@ -50,35 +50,26 @@ class Requirements(Struct, frozen=True, kw_only=True):
 
 
 class ToolDefinition(Struct, frozen=True, kw_only=True):
-    """One version of one tool.
+    """One version of one tool."""
 
-    `tool` is `Toolkit.Tool`, `version` is `x.y.z`, `name` has 1 to 64 of `[A-Za-z0-9_-]`. `input_schema` is the
-    JSON Schema of the arguments, unwrapped. `output_schema` None: the tool returns nothing; `{}`: anything.
-    `remote_id` is what the tool server itself calls this version. `title` and `hints` are MCP's: a name to show, and
-    what running it does (`read_only`, `destructive`, `idempotent`, `open_world`). `enforces_output`: no value that
-    breaks the output schema reaches a caller. `is_checked`: its schemas were checked where they were made, and hold no
-    references. `mcp` are further members of a listed MCP tool, for callers of MCP alone: `_meta`, `icons`, and the
-    `title` of its annotations. The rest exists in the RFC only.
-    """
-
-    tool: str
-    version: str
-    name: str
+    tool: str  # `Toolkit.Tool`
+    version: str  # `x.y.z`
+    name: str  # 1 to 64 of `[A-Za-z0-9_-]`
     description: str
-    input_schema: JsonObject
-    output_schema: JsonObject | None
-    remote_id: str
+    input_schema: JsonObject  # JSON Schema of the arguments, unwrapped
+    output_schema: JsonObject | None  # None: the tool returns nothing; `{}`: anything
+    remote_id: str  # what the tool server itself calls this version
     requires: Requirements = Requirements()
     toolkit_description: str | None = None
-    non_inferrable_parameters: tuple[str, ...] = ()
+    non_inferrable_parameters: tuple[str, ...] = ()  # this and the next three exist in the RFC only
     output_modes: tuple[str, ...] | None = None
     output_description: str | None = None
     examples: Json = None
-    title: str | None = None
-    hints: Mapping[str, bool] = {}
-    enforces_output: bool = False
-    is_checked: bool = False
-    mcp: Mapping[str, Json] = {}
+    title: str | None = None  # MCP's: a name to show
+    hints: Mapping[str, bool] = {}  # MCP's, of what running it does: read_only, destructive, idempotent, open_world
+    enforces_output: bool = False  # no value that breaks the output schema reaches a caller
+    is_checked: bool = False  # its schemas were checked where they were made, and hold no references
+    mcp: Mapping[str, Json] = {}  # for callers of MCP alone: `_meta`, `icons`, the `title` of its annotations
 
     @property
     def id(self) -> str:
@@ -99,51 +90,39 @@ class Rejected(Struct, frozen=True, kw_only=True):
 
 
 class Listing(Struct, frozen=True, kw_only=True):
-    """One answer of a tool server to discovery: what can be used, and what cannot.
-
-    `fresh_s`: how long the list is good for by its own words; None if it does not say.
-    """
+    """One answer of a tool server to discovery: what can be used, and what cannot."""
 
     tools: tuple[ToolDefinition, ...] = ()
     rejected: tuple[Rejected, ...] = ()
-    fresh_s: float | None = None
+    fresh_s: float | None = None  # how long the list is good for by its own words; None: it does not say
 
 
 class ToolRef(Struct, frozen=True, kw_only=True):
-    """Which tool a caller asked for: `tool` is `Toolkit.Tool`, or with `by_name` a tool's name.
+    """Which tool a caller asked for."""
 
-    `version` None means the latest the caller may use. With a `toolkit` only tools of that one are meant.
-    """
-
-    tool: str
-    version: str | None = None
+    tool: str  # `Toolkit.Tool`, or with `by_name` a tool's name
+    version: str | None = None  # None: the latest that the caller may use
     by_name: bool = False
-    toolkit: str | None = None
+    toolkit: str | None = None  # the only one whose tools are meant
 
 
 class Selection(Struct, frozen=True, kw_only=True):
-    """Which tools a list has: those of one `toolkit`, or all.
+    """Which tools a list has."""
 
-    Of each tool it has `all` versions; the `newest` that its caller may use; or all, older ones under `names` of their
-    own.
-    """
-
-    toolkit: str | None = None
+    toolkit: str | None = None  # the only one whose tools it has; None: all
+    # Of each tool all; the newest that its caller may use; or all, the older ones under names of their own.
     versions: Literal["all", "newest", "names"] = "all"
 
 
 class CallContext(Struct, frozen=True, kw_only=True):
-    """What a caller lends a tool for one call: tokens by provider id, secrets by id, who the user is.
+    """What a caller lends a tool for one call."""
 
-    `group` and `ancestors` name the conversation it belongs to, in the caller's words.
-    """
-
-    tokens: Mapping[str, str] = {}
-    secrets: Mapping[str, str] = {}
+    tokens: Mapping[str, str] = {}  # by provider id
+    secrets: Mapping[str, str] = {}  # by id
     user_id: str | None = None
     user_info: Json = None
-    group: str | None = None
-    ancestors: tuple[str, ...] = ()
+    group: str | None = None  # the conversation that it belongs to, in the caller's words
+    ancestors: tuple[str, ...] = ()  # those that this one grew from
 
 
 _encode_sorted = Encoder(order="sorted").encode
@@ -162,11 +141,11 @@ def user_of(context: CallContext) -> str:
 
 
 class ToolCall(Struct, frozen=True, kw_only=True):
-    """A call as the caller asked for it. `call_id` is None when the caller sent none."""
+    """A call as the caller asked for it."""
 
     ref: ToolRef
     arguments: Arguments
-    call_id: str | None = None
+    call_id: str | None = None  # None: the caller sent none
     context: CallContext = CallContext()
     trace_id: str | None = None
 
@@ -175,62 +154,49 @@ SINGLE_CALL_GROUP = "once-"  # begins the name of a group that has this one call
 
 
 class Progress(Struct, frozen=True):
-    """How far a run has come: `done` only grows, up to `total` where that is known."""
+    """How far a run has come."""
 
-    done: float
-    total: float | None = None
+    done: float  # only grows, up to `total`
+    total: float | None = None  # where it is known
     message: str | None = None
 
 
 class Invocation(Struct, frozen=True, kw_only=True):
-    """A call as a backend must run it: admitted, validated, under a call id of our own.
+    """A call as a backend must run it: admitted and validated."""
 
-    `context` holds only what the tool declares; `user` is whom the call is for (`user_of`), also if the tool is not
-    to know. `headers` are the allow-listed ones of the caller.
-    `timeout_s` bounds the whole exchange; `idempotent` allows a second sending. `group` is the conversation the call
-    belongs to and `ancestors` those it grew from, root first: opaque, never the caller's own words. `config_ids` are
-    the configurations of the tool that the caller may pick. `authorization_urls` are where its user grants access, by
-    provider id, for tools that need that. `key` names the call to `ports.Outcomes`, and `run` tells this run of it from
-    all others: a caller's own id comes back as the same `key` once it may run anew. Only deferred backends get them.
-    `report` takes how far the run has come, at once; None: nobody wants to know.
-    """
-
-    call_id: str
+    call_id: str  # of our own
     tool: ToolDefinition
     arguments: Arguments
-    timeout_s: float
-    context: CallContext = CallContext()
+    timeout_s: float  # bounds the whole exchange
+    context: CallContext = CallContext()  # only what the tool declares
     trace_id: str | None = None
     principal: str = "anonymous"
-    user: str = ""
-    headers: tuple[tuple[bytes, bytes], ...] = ()
-    idempotent: bool = False
-    group: str = ""
-    ancestors: tuple[str, ...] = ()
-    config_ids: frozenset[str] = frozenset()
-    authorization_urls: Mapping[str, str] = {}
-    key: CallKey = CallKey("")
+    user: str = ""  # whom the call is for (`user_of`), also if the tool is not to know
+    headers: tuple[tuple[bytes, bytes], ...] = ()  # the allow-listed ones of the caller, and those of the trace
+    idempotent: bool = False  # it may be sent a second time
+    group: str = ""  # the conversation that it belongs to: opaque, never the caller's own words
+    ancestors: tuple[str, ...] = ()  # those that this one grew from, root first; opaque, too
+    config_ids: frozenset[str] = frozenset()  # configurations of the tool that the caller may pick
+    authorization_urls: Mapping[str, str] = {}  # where its user grants access, by provider id
+    key: CallKey = CallKey("")  # names the call to `ports.Outcomes`; of deferred backends alone, as the next
+    # Tells this run from all others: a caller's own id comes back as the same `key` once it may run anew.
     run: str = ""
-    report: Callable[[Progress], None] | None = None
+    report: Callable[[Progress], None] | None = None  # takes how far the run has come; None: nobody wants to know
 
 
 class ToolFailure(Struct, frozen=True, kw_only=True):
-    """A tool that ran, or may have run, and failed (ToolError of OTC and OXP 1.0).
-
-    `prompt_hint` is `additional_prompt_content`; `extras` are members of the error that no specification names.
-    `outcome` is how it is counted: `tool_error`, `timeout`, `unknown` if the tool may or may not have run, or as a
-    refusal that is answered as a failure. `code` is the code for programs, of `FailureCode` or `ErrorCode`; empty: the
-    one that goes with the outcome.
-    """
+    """A tool that ran, or may have run, and failed (ToolError of OTC and OXP 1.0)."""
 
     message: str
     developer_message: str | None = None
     can_retry: bool = False
     retry_after_ms: int | None = None
-    prompt_hint: str | None = None
-    extras: Mapping[str, Json] = {}
+    prompt_hint: str | None = None  # `additional_prompt_content`
+    extras: Mapping[str, Json] = {}  # members of the error that no specification names
+    # How it is counted: tool_error, timeout, unknown if the tool may or may not have run, or as a refusal that is
+    # answered as a failure.
     outcome: str = "tool_error"
-    code: str = ""
+    code: str = ""  # for programs, of `FailureCode` or `ErrorCode`; empty: the one that goes with the outcome
 
     @property
     def public_code(self) -> str:
@@ -246,25 +212,18 @@ UNKNOWN_BYTES = 1 << 62  # more than there can be
 
 
 class ToolResult(Struct, frozen=True, kw_only=True):
-    """How a call ended: a value (None when the tool returns nothing) or a failure. `duration_ms` of the tool.
+    """How a call ended: a value or a failure. Callers of MCP may get a value beside a failure."""
 
-    A value of very many parts is its JSON text (`msgspec.Raw`). `value_bytes` bounds its length as text.
-    `blocks` are the content blocks of an MCP server's answer, which only callers of MCP get beside the value.
-    `meta` is the `_meta` of that answer, as far as it is passed on. A failure may have a value for these callers, too.
-    `status` and `tool_code` of a failure are for our log: that of the tool server's answer, and the code in it.
-    `structured` says how they get the value itself: not at all, as it is, or as `{"result": value}`; None: if it is an
-    object.
-    """
-
-    value: Json = None
+    value: Json = None  # None: the tool returns nothing; of very many parts it is its JSON text (`msgspec.Raw`)
     failure: ToolFailure | None = None
-    duration_ms: float | None = None
-    value_bytes: int = UNKNOWN_BYTES
-    blocks: Sequence[Json] | Raw | None = None
+    duration_ms: float | None = None  # of the tool
+    value_bytes: int = UNKNOWN_BYTES  # bounds the length of the value as text
+    blocks: Sequence[Json] | Raw | None = None  # content of an MCP server's answer, for callers of MCP alone
+    # How callers of MCP get the value: not at all, as it is, or as `{"result": value}`; None: if it is an object.
     structured: Literal["none", "value", "wrapped"] | None = None
-    status: int = 0
-    tool_code: str = ""
-    meta: JsonObject | None = None
+    status: int = 0  # of the tool server's answer, for our log
+    tool_code: str = ""  # the code in that answer, for our log
+    meta: JsonObject | None = None  # the `_meta` of an MCP server's answer, as far as it is passed on
 
     def __eq__(self, other: object) -> bool:
         """Compares outcomes, whatever the length of their texts."""

@@ -17,16 +17,12 @@ Operation = Literal["call", "list", "poll", "listen"]  # rate limits count `list
 
 
 class Caller(Struct, frozen=True, kw_only=True):
-    """The authenticated caller. `principal` is `jwt:<issuer>:<sub>`, `key:<id>` or `anonymous`.
+    """The authenticated caller."""
 
-    `user_id` is the user that the credential names, if any; its calls may then name no other user. `account` is the key
-    or the issuer in the configuration that the credential belongs to: what it uses is counted under that name.
-    """
-
-    principal: str
-    account: str = ""
+    principal: str  # `jwt:<issuer>:<sub>`, `key:<id>` or `anonymous`
+    account: str = ""  # the key or the issuer in the configuration, under whose name its use is counted
     scopes: frozenset[str] = frozenset()
-    user_id: str | None = None
+    user_id: str | None = None  # the user that the credential names; its calls may then name no other
 
 
 ANONYMOUS = Caller(principal="anonymous", account="anonymous")
@@ -87,12 +83,12 @@ class Authenticator(Protocol):
 
 
 class Target(NamedTuple):
-    """What a call counts for in rate limits. `route` is unique in the file; `tool` has no version."""
+    """What a call counts for in rate limits."""
 
-    tool: str
+    tool: str  # without its version
     version: str
     backend: str
-    route: str
+    route: str  # unique in the file
 
 
 class Authorizer(Protocol):

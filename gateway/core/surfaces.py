@@ -15,43 +15,33 @@ from gateway.core.wire import Head, WireReply
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """One path of a surface.
+    """One path of a surface."""
 
-    `route` is the path as logs show it. `dialect` is the one that the path names, if any. A request counts as
-    `operation` until it is opened; lists are counted before their body is read. `max_body_bytes` None: as configured.
-    Without `needs_document`, a body that is missing or not JSON is read as None instead of being refused.
-    Answers that take longer than `stream_after_s` are sent as a stream where their encoder has one; None: never, and
-    no caller can listen there either.
-    `more_methods` are taken if the surface takes the head: a request of theirs has no body, and a 405 names none.
-    `follows_oauth`: its callers go by 401 and 403, so a missing credential is reported before anything else that is
-    wrong with a head, and `errors.strict` changes no status.
-    """
-
-    route: str
+    route: str  # the path as logs show it
     methods: tuple[str, ...]
-    operation: Operation
-    dialect: str | None = None
-    max_body_bytes: int | None = None
-    needs_document: bool = True
+    operation: Operation  # what a request counts as until it is opened; lists are counted before their body is read
+    dialect: str | None = None  # the one that the path names
+    max_body_bytes: int | None = None  # None: as configured
+    needs_document: bool = True  # else a body that is missing or not JSON is read as None instead of being refused
+    # Answers that take longer are sent as a stream where their encoder has one. None: never, and no caller can listen.
     stream_after_s: float | None = None
-    more_methods: tuple[str, ...] = ()
+    more_methods: tuple[str, ...] = ()  # taken if the surface takes the head: without a body, and named in no 405
+    # Its callers go by 401 and 403: a missing credential is reported before anything else that is wrong with a head,
+    # and `errors.strict` changes no status.
     follows_oauth: bool = False
 
 
 class Handover(Struct, frozen=True, gc=False):
-    """When a caller gets the status of its call in place of the outcome, to ask for that later.
-
-    At once if the backend of the call is deferred, else if the call lasts longer than `after_s`.
-    """
+    """When a caller gets the status of its call in place of the outcome, to ask for that later."""
 
     encoder: StatusEncoder
-    after_s: float
+    after_s: float  # how long a call may last before that; of a deferred backend, no time at all
 
 
 class Awaited(Struct, frozen=True):
-    """Challenges of an earlier try of the same call that its user has taken up, and what that try was refused with."""
+    """Challenges of an earlier try of the same call that its user has taken up."""
 
-    message: str
+    message: str  # what that try was refused with
     challenges: tuple[JsonObject, ...]
 
     def refusal(self) -> GatewayError:
@@ -61,21 +51,16 @@ class Awaited(Struct, frozen=True):
 
 
 class CallOptions(Struct, frozen=True, kw_only=True):
-    """What a protocol says about a request for a call, besides the call.
+    """What a protocol says about a request for a call, besides the call."""
 
-    `request_key` tells the request from all others of its caller's: if it comes again, it is the same call. It has no
-    meaning to the caller, who cannot ask for the call by it. `outlives_caller`: the call goes on if its caller leaves.
-    `wait_s` is how long the caller will wait; None: as `Prefer` says. Without `handover` it waits for the outcome.
-    `trace` are the `traceparent` and the `tracestate` that a call brings along; headers go before them. `reports`: the
-    caller wants to know how far the call has come.
-    """
-
+    # Tells the request from all others of its caller's: if it comes again, it is the same call. It has no meaning to
+    # the caller, who cannot ask for the call by it.
     request_key: str | None = None
-    outlives_caller: bool = False
-    wait_s: float | None = None
-    handover: Handover | None = None
-    trace: tuple[bytes, bytes | None] | None = None
-    reports: bool = False
+    outlives_caller: bool = False  # the call goes on if its caller leaves
+    wait_s: float | None = None  # how long the caller will wait; None: as `Prefer` says
+    handover: Handover | None = None  # None: the caller waits for the outcome
+    trace: tuple[bytes, bytes | None] | None = None  # `traceparent`, `tracestate` of the call; headers go before them
+    reports: bool = False  # the caller wants to know how far the call has come
 
     def keeps(self, timeout_s: float) -> bool:
         """Whether a call that ends within `timeout_s` leaves a record."""
@@ -86,18 +71,14 @@ NO_OPTIONS = CallOptions()
 
 
 class OpenedCall(Struct, frozen=True, gc=False):
-    """A request that calls a tool.
-
-    `hides_tools`: a tool whose scopes the caller lacks is refused like one that does not exist. It runs once nothing
-    that is `awaited` is open any more.
-    """
+    """A request that calls a tool."""
 
     operation: ClassVar[Operation] = "call"
 
     encoder: Encoder
     call: ToolCall
-    hides_tools: bool = False
-    awaited: Awaited | None = None
+    hides_tools: bool = False  # a tool whose scopes the caller lacks is refused like one that does not exist
+    awaited: Awaited | None = None  # it runs once nothing of this is open any more
     options: CallOptions = NO_OPTIONS
 
 
@@ -111,27 +92,24 @@ class StatusRequest(Struct, frozen=True, gc=False):
 
 
 class OpenedCancel(Struct, frozen=True, gc=False):
-    """A request to cancel a kept call unless it is over. `reply` answers it if there is such a call."""
+    """A request to cancel a kept call unless it is over."""
 
     operation: ClassVar[Operation] = "poll"
 
     encoder: Encoder
     call_id: str
-    reply: WireReply
+    reply: WireReply  # the answer if there is such a call
 
 
 class OpenedConsent(Struct, frozen=True, gc=False):
-    """Says what the user of a kept call makes of the challenge that it waits for; `reply` as in `OpenedCancel`.
-
-    `decision` is whether the user agrees to open the URL of a challenge; None: nothing is said of this one.
-    """
+    """Says what the user of a kept call makes of the challenge that it waits for."""
 
     operation: ClassVar[Operation] = "poll"
 
     encoder: Encoder
     call_id: str
-    decision: Callable[[JsonObject], bool | None]
-    reply: WireReply
+    decision: Callable[[JsonObject], bool | None]  # whether the user opens the URL of a challenge; None: not said
+    reply: WireReply  # as in `OpenedCancel`
 
 
 EVERYTHING = Selection()
@@ -164,30 +142,27 @@ class Immediate(Struct, frozen=True, kw_only=True):
 
 
 class CancelByRequest(Struct, frozen=True, kw_only=True):
-    """A request to cancel the call of an earlier one (`CallOptions.request_key`). `reply` is given in any case."""
+    """A request to cancel the call of an earlier request."""
 
     operation: ClassVar[Operation] = "poll"
 
     encoder: Encoder
-    request_key: str
-    reply: WireReply
+    request_key: str  # as in `CallOptions`
+    reply: WireReply  # the answer in any case
 
 
 class ResumeRequest(Struct, frozen=True, kw_only=True):
-    """A request for the answer to an earlier one (`CallOptions.request_key`), which its caller never got.
-
-    `lost` is raised if nothing is known of it.
-    """
+    """A request for the answer to an earlier one, which its caller never got."""
 
     operation: ClassVar[Operation] = "poll"
 
     encoder: Encoder
-    request_key: str
-    lost: GatewayError
+    request_key: str  # as in `CallOptions`
+    lost: GatewayError  # raised if nothing is known of the earlier one
 
 
 class OpenedBatch(Struct, frozen=True, kw_only=True):
-    """Several requests that came as one: the documents of each, to be answered under the same head."""
+    """Several requests that came as one, to be answered under the same head."""
 
     operation: ClassVar[Operation] = "poll"
 
@@ -203,12 +178,12 @@ class RefusedOpening(Struct, frozen=True):
 
 
 class OpenedOverview(Struct, frozen=True):
-    """A request to which `answer` takes the toolkits of which its caller may use some tool, with their descriptions."""
+    """A request for an overview of the toolkits of which its caller may use some tool."""
 
     operation: ClassVar[Operation] = "poll"
 
     encoder: Encoder
-    answer: Callable[[Mapping[str, str | None]], WireReply]
+    answer: Callable[[Mapping[str, str | None]], WireReply]  # from their names and descriptions
 
 
 # About a call that was made before.
@@ -219,11 +194,7 @@ Opened = OpenedCall | OpenedList | OpenedListen | OpenedOverview | OpenedBatch |
 
 
 class Surface(Protocol):
-    """A protocol that callers speak at some paths: a pure codec.
-
-    `encoders`, by dialect and wire version, encode the calls read at `/calls/{call_id}`. `argument_members` are the
-    JSON members that hold arguments, at any depth: a long text there may stay undecoded (`model.Arguments`).
-    """
+    """A protocol that callers speak at some paths: a pure codec."""
 
     @property
     def dialects(self) -> frozenset[str]:
@@ -236,10 +207,14 @@ class Surface(Protocol):
         ...
 
     @property
-    def encoders(self) -> Mapping[tuple[str, str], Encoder]: ...
+    def encoders(self) -> Mapping[tuple[str, str], Encoder]:
+        """By dialect and wire version: they encode the calls read at `/calls/{call_id}`."""
+        ...
 
     @property
-    def argument_members(self) -> tuple[bytes, ...]: ...
+    def argument_members(self) -> tuple[bytes, ...]:
+        """The JSON members that hold arguments, at any depth: a long text there may stay undecoded (`Arguments`)."""
+        ...
 
     def check_head(self, head: Head) -> None:
         """Raises GatewayError for an invalid head. Its method, size and repeated headers are checked elsewhere."""

@@ -29,25 +29,20 @@ class Body(Protocol):
 
 
 class Head(Struct, frozen=True, kw_only=True):
-    """The head of a caller's request.
-
-    `path` is without the dialect prefix (`/tools/call`), and with the word that a segment in braces stands for;
-    `dialect` is the one that the path names, None if it names none. Header names are lower case; headers that matter
-    to us are never repeated. `lines` are all headers as they came, if one of them is repeated.
-    """
+    """The head of a caller's request. Header names are lower case; headers that matter to us are never repeated."""
 
     method: str
-    path: str
+    path: str  # without the dialect prefix (`/tools/call`), and with the word that a segment in braces stands for
     headers: Mapping[bytes, bytes]
-    dialect: str | None = None
-    lines: Headers = ()
+    dialect: str | None = None  # the one that the path names
+    lines: Headers = ()  # all headers as they came, if one of them is repeated
 
 
 class WireRequest(Struct, frozen=True, kw_only=True):
-    """A request to a tool server. `path` is below the backend's base URL and starts with a slash."""
+    """A request to a tool server."""
 
     method: bytes
-    path: str
+    path: str  # below the backend's base URL; starts with a slash
     headers: Headers = ()
     body: bytes = b""
 

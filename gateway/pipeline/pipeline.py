@@ -48,19 +48,13 @@ PREFERENCE_APPLIED = b"preference-applied"
 
 
 class Pipeline:
-    """Answers requests.
-
-    `authorizer` decides about each call, also one that only asks for a kept result; None: there is no such service.
-    `digits` are random, for the ids of calls that leave no record. `strict`: a tool that the caller may not use is
-    refused like a tool that does not exist. `continues` makes the trace of a call that names its parent itself. `step`
-    is what each step is wrapped in.
-    """
+    """Answers requests."""
 
     def __init__(
         self,
         *,
         authenticator: Authenticator,
-        authorizer: Authorizer | None,
+        authorizer: Authorizer | None,  # decides about each call, also one that only asks for a kept result
         limiter: Limiter,
         catalogue: Catalogue,
         calls: Calls,
@@ -68,10 +62,10 @@ class Pipeline:
         checks: Checks,
         consents: Consents,
         listeners: Listeners,
-        digits: Iterator[bytes],
-        strict: bool,
-        continues: Callable[[Trace, bytes, bytes | None], Trace] = continue_trace,
-        step: Step = unrecorded,
+        digits: Iterator[bytes],  # random, for the ids of calls that leave no record
+        strict: bool,  # a tool that the caller may not use is refused like a tool that does not exist
+        continues: Callable[[Trace, bytes, bytes | None], Trace] = continue_trace,  # for a call that names its parent
+        step: Step = unrecorded,  # what each step is wrapped in
     ) -> None:
         self._identify_now = step("authenticate", authenticator.identify)
         self._identify_later = step("authenticate", authenticator.identify_later)

@@ -31,22 +31,18 @@ TOMBSTONE_TTL_S = StateLimits().tombstone_ttl_s
 
 
 class ResponseBuilder:
-    """`encoders` are by dialect and wire version; `path` is that of kept calls, before their ids.
-
-    `published` finds a tool by its full id. `count` takes each run of a kept call: backend, tool without its version,
-    outcome, seconds, account. `pending_ttl_s` and `result_ttl_s` are as in `StateLimits`.
-    """
+    """Builds answers; also counts the runs of kept calls, by the outcomes that their callers get."""
 
     def __init__(
         self,
         challenges: ChallengeLinks,
         checks: Checks,
         *,
-        encoders: Mapping[tuple[str, str], Encoder],
-        path: str,
-        published: Callable[[str], PublishedTool | None],
-        count: Callable[[str, str, str, float, str], None],
-        pending_ttl_s: float,
+        encoders: Mapping[tuple[str, str], Encoder],  # by dialect and wire version
+        path: str,  # of kept calls, before their ids
+        published: Callable[[str], PublishedTool | None],  # finds a tool by its full id
+        count: Callable[[str, str, str, float, str], None],  # backend, tool, outcome, seconds, account
+        pending_ttl_s: float,  # as in `StateLimits`, and the next
         result_ttl_s: float,
     ) -> None:
         self._challenges = challenges
