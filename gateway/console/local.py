@@ -20,7 +20,7 @@ from gateway.console.view import Answering
 from gateway.core.model import JsonObject
 from gateway.http.openapi import credentials_for
 from gateway.metrics import Metrics
-from gateway.protocols.otc import surface as recognise
+from gateway.protocols.otc import surface as otc_surface
 from gateway.settings import Config
 from gateway.state.port import State
 
@@ -34,7 +34,7 @@ def session_of(config: Config, public_url: str) -> JsonObject:
         "is_public": False,
         "public_url": public_url,
         "mcp_path": config.mcp.path if has_mcp else None,
-        "dialects": [*recognise.DIALECTS, *(("mcp",) if has_mcp else ())],
+        "dialects": [*otc_surface.DIALECTS, *(("mcp",) if has_mcp else ())],
         "credentials": list(credentials_for(config.auth)),
     }
 

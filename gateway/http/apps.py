@@ -26,7 +26,7 @@ from gateway.pipeline.pipeline import Pipeline
 from gateway.pipeline.request import Request, read_repeats
 from gateway.protocols.mcp.callers import auth as mcp_auth
 from gateway.protocols.otc import dialect as rest
-from gateway.protocols.otc import surface as recognise
+from gateway.protocols.otc import surface as otc_surface
 from gateway.settings import Config
 
 VERSION_HEADER = {"oxp-version": rest.HEADER_VERSION}
@@ -85,7 +85,7 @@ def public_app(
             status = await challenge_status(caller_request, request.path_params["token"])
         except GatewayError as error:
             caller_request.refusal = error
-            reply = recognise.OXP.encode_error(error)  # challenges are OXP's
+            reply = otc_surface.OXP.encode_error(error)  # challenges are OXP's
             return _response(reply, caller_request.extra)
         return JSONResponse({"status": status}, headers=VERSION_HEADER | NO_STORE | dict(_texts(caller_request.extra)))
 

@@ -45,7 +45,7 @@ CODES |= {"invalid_scope", "invalid_target"}
 AnyReply = TypeVar("AnyReply", bound=Reply | StreamedReply)
 
 
-class _Answer(Struct):
+class _TokenResponse(Struct):
     token: str | None = field(name="access_token", default=None)
     kind: str = field(name="token_type", default="Bearer")
     life_s: float | None = field(name="expires_in", default=None)
@@ -60,7 +60,7 @@ class NoTokenError(TransportError):
         self.retry_after_s = retry_after_s
 
 
-class _RefusedError(Exception):
+class _NotIssuedError(Exception):
     """The authorization server issued no token; the text is for our log and quotes nothing of it."""
 
     def __init__(self, reason: str, retry_after_s: float = 0.0) -> None:
@@ -147,7 +147,7 @@ class ClientCredentials:
                     b"POST", self._target, self._headers, self._body, timeout_s=FETCH_S, max_body=MAX_BYTES
                 )
             token, life_s = _read(reply)
-        except (TransportError, TimeoutError, _RefusedError) as exc:
+        except (TransportError, TimeoutError, _NotIssuedError) as exc:
             self._note_failure(exc)
             return
         now = self._clock()
@@ -159,7 +159,7 @@ class ClientCredentials:
     def _note_failure(self, exc: Exception) -> None:
         """Logs why there is no token, once for as long as that is why; waits with the next attempt as it was asked."""
         reason = str(exc) or "no answer in time"
-        if isinstance(exc, _RefusedError):
+        if isinstance(exc, _NotIssuedError):
             self._ask_at = max(self._ask_at, self._clock() + min(exc.retry_after_s, LONGEST_PAUSE_S))
         else:
             reason = f"the authorization server is unavailable: {reason}"
@@ -206,19 +206,19 @@ def _request(settings: ClientCredentialsSettings) -> tuple[Headers, bytes]:
 
 
 def _read(reply: Reply) -> tuple[str, float]:
-    """The token in an answer, and for how many seconds it is good. Raises _RefusedError."""
+    """The token in an answer, and for how many seconds it is good. Raises _NotIssuedError."""
     if reply.status in BUSY or reply.status >= 500:
         reason = f"the authorization server is unavailable: status {reply.status}"
-        raise _RefusedError(reason, retry_after_s(reply) or 0.0)
+        raise _NotIssuedError(reason, retry_after_s(reply) or 0.0)
     try:
-        answer = msgspec.json.decode(reply.body, type=_Answer, strict=False)  # some send "3600"
+        answer = msgspec.json.decode(reply.body, type=_TokenResponse, strict=False)  # some send "3600"
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as exc:
-        raise _RefusedError(f"status {reply.status}, and its body is no answer of OAuth") from exc
+        raise _NotIssuedError(f"status {reply.status}, and its body is no answer of OAuth") from exc
     if reply.status != 200:
-        raise _RefusedError(f"status {reply.status}, error {answer.error if answer.error in CODES else 'unknown'}")
+        raise _NotIssuedError(f"status {reply.status}, error {answer.error if answer.error in CODES else 'unknown'}")
     if answer.token is None or TOKEN.fullmatch(answer.token) is None or answer.kind.lower() != "bearer":
-        raise _RefusedError("the answer holds no bearer token")
+        raise _NotIssuedError("the answer holds no bearer token")
     life_s = ASSUMED_S if answer.life_s is None else answer.life_s
     if not life_s > 0:
-        raise _RefusedError("the token has ended already")
+        raise _NotIssuedError("the token has ended already")
     return answer.token, min(life_s, LONGEST_S)

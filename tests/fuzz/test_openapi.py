@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from gateway.protocols.otc import surface as recognise
+from gateway.protocols.otc import surface as otc_surface
 from tests import plainhttp
 from tests.support.demonstration import LAST_LINE, Demo, read_screen
 from tests.support.fuzzing import fuzz
@@ -43,7 +43,7 @@ def test_unknown_callers_get_what_the_document_says(fleet: Demo, tmp_path: Path,
         document = http.get("/openapi.json").json()
     if names == "once":
         # The body of an unknown caller is not read, so that prefixes make no difference.
-        _leave_out(document, "/call", *(path for path in document["paths"] if _prefix(path) in recognise.DIALECTS))
+        _leave_out(document, "/call", *(path for path in document["paths"] if _prefix(path) in otc_surface.DIALECTS))
     fuzz(document, fleet.url, tmp_path)
 
 
@@ -53,8 +53,8 @@ def test_callers_with_a_token_get_what_the_document_says(fleet: Demo, tmp_path: 
     with plainhttp.client(base_url=fleet.url, headers={"authorization": credential}) as http:
         document = _of_this_fleet(http)
     if names == "once":
-        below = [f"/{prefix}{name}" for prefix in recognise.DIALECTS for name in ("/call", "/health")]
-        others = [prefix for prefix in recognise.DIALECTS if prefix not in UNLIKE]
+        below = [f"/{prefix}{name}" for prefix in otc_surface.DIALECTS for name in ("/call", "/health")]
+        others = [prefix for prefix in otc_surface.DIALECTS if prefix not in UNLIKE]
         alike = [f"/{prefix}{name}" for prefix in others for name in ("/tools", "/tools/call")]
         _leave_out(document, "/call", *below, *alike)
     fuzz(document, fleet.url, tmp_path, "--header", f"Authorization: {credential}")

@@ -15,7 +15,7 @@ from gateway.core import jsontext
 from gateway.core.model import ToolResult
 from gateway.core.sse import EventParser
 from gateway.core.tool_names import DefinitionError
-from gateway.protocols.otc import surface as recognise
+from gateway.protocols.otc import surface as otc_surface
 from gateway.protocols.rap import messages as callback
 from gateway.protocols.rap.toolset import read_toolset
 from gateway.protocols.rcrt import breadcrumbs as rcrt
@@ -69,7 +69,7 @@ def test_anything_posted_means_something(body: bytes) -> None:
 @given(damaged(TOOLSETS))
 def test_any_toolset_is_one_that_can_be_listed_or_refused(document: Any) -> None:
     for definition in offered(read_toolset, document)[1]:
-        for dialect in recognise.DIALECTS.values():
+        for dialect in otc_surface.DIALECTS.values():
             jsontext.decode(dialect.encode_definition(definition))
 
 
@@ -98,7 +98,7 @@ def test_any_record_is_a_tool_that_can_be_listed_or_refused(record: Any) -> None
         rcrt_tools.is_callable(crumb, "workspace:tools", needs_approval=True)
         with suppress(DefinitionError):
             definition, _ = rcrt_tools.read_tool(record, rcrt_tools.tool_name(crumb), "kit")
-            for dialect in recognise.DIALECTS.values():
+            for dialect in otc_surface.DIALECTS.values():
                 jsontext.decode(dialect.encode_definition(definition))
 
 

@@ -35,7 +35,7 @@ class TooLongTool(UnreadableTool):
     """A tool that was not read because its text is too long."""
 
 
-class _Top(Struct):
+class _ListMembers(Struct):
     """The members of a list that mean something, each as text."""
 
     mark: Raw = msgspec.field(name="$schema", default=_NULL)
@@ -77,7 +77,7 @@ def _open(text: bytes, most: int, max_tool_bytes: int) -> tuple[Json, Iterator[J
     if text[begin : begin + 1] == b"[":
         return [], _read_each(text, most, max_tool_bytes)
     try:
-        top = msgspec.json.decode(text, type=_Top)
+        top = msgspec.json.decode(text, type=_ListMembers)
     except msgspec.ValidationError:  # no object
         raise DefinitionError(NO_LIST) from None
     entries = top.items if begin_of(top.tools) == b"n" else top.tools

@@ -27,17 +27,14 @@ NO_REPORT = Raw(b"{}")
 
 
 class Bounds(Struct, frozen=True):
-    """The bounds of a backend's list; `toolkit` is for ids that name none, `has_version` that OXP-Version was sent.
-
-    `trust_meta`: an MCP server is believed what it says in `_meta` as another Toolgate.
-    """
+    """The bounds of a backend's list."""
 
     backend: str
-    toolkit: str
+    toolkit: str  # of tools whose ids name none
     max_tools: int
     max_schema_bytes: int
-    has_version: bool = False
-    trust_meta: bool = False
+    has_version: bool = False  # the list came with OXP-Version
+    trust_meta: bool = False  # an MCP server is believed what it says in `_meta` as another Toolgate
 
 
 class Group(Struct, frozen=True, kw_only=True):
@@ -48,31 +45,23 @@ class Group(Struct, frozen=True, kw_only=True):
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """What else an operator may want to know of a list: what it was made of, and what became of each part.
+    """What else an operator may want to know of a list: what it was made of, and what became of each part."""
 
-    `facts` have a name each. `left_out` is what the operator left out, with the reasons; `notes` are worth a look.
-    `choices` are lines for the configuration that choose the parts one by one.
-    """
-
-    facts: tuple[tuple[str, str], ...] = ()
-    left_out: tuple[Group, ...] = ()
-    notes: tuple[Group, ...] = ()
-    choices: tuple[str, ...] = ()
+    facts: tuple[tuple[str, str], ...] = ()  # each with its name
+    left_out: tuple[Group, ...] = ()  # by the operator, with the reasons
+    notes: tuple[Group, ...] = ()  # worth a look
+    choices: tuple[str, ...] = ()  # lines for the configuration that choose the parts one by one
 
 
 class Summary(Struct, frozen=True):
-    """What was read besides tools: those that are left out, and names that were adapted, each with the reason.
+    """What was read besides tools."""
 
-    `note` is what the list says about its tool server: its dialect, the URL for calls, or the id of its breadcrumb.
-    `failure` is why there is no list; empty if there is one. `fresh_s`: as in Listing. `report` is a Report, as text.
-    """
-
-    note: str = ""
+    note: str = ""  # about the tool server: its dialect, the URL for calls, or the id of its breadcrumb
     rejected: tuple[Rejected, ...] = ()
-    adapted: tuple[tuple[str, str], ...] = ()
-    failure: str = ""
-    fresh_s: float | None = None
-    report: Raw = NO_REPORT
+    adapted: tuple[tuple[str, str], ...] = ()  # tools whose names were adapted, each with the reason
+    failure: str = ""  # why there is no list; empty if there is one
+    fresh_s: float | None = None  # as in Listing
+    report: Raw = NO_REPORT  # a Report, as text
 
 
 decode_bounds = msgspec.json.Decoder(Bounds).decode

@@ -13,7 +13,7 @@ from gateway.core.ports import Backend, DispatchGate, ServerDialect
 from gateway.net.client import Reply
 from gateway.protocols.common.listing import NO_REPORT, Group, Report
 from gateway.protocols.otc import dialect as rest
-from gateway.protocols.otc import surface as recognise
+from gateway.protocols.otc import surface as otc_surface
 from gateway.protocols.otc.listing import read_list
 from gateway.protocols.otc.oxp_forms import OxpForms
 from gateway.protocols.otc.settings import HttpBackendSettings
@@ -22,7 +22,7 @@ from gateway.upstream.list_reader import ListReader
 from gateway.upstream.replica_url import BackendContext
 
 # How a tool server of unknown dialect is asked for its tools, by its protocol.
-LIST_DIALECTS: dict[str, ServerDialect] = {"otc": recognise.OTC, "oxp": recognise.OXP}
+LIST_DIALECTS: dict[str, ServerDialect] = {"otc": otc_surface.OTC, "oxp": otc_surface.OXP}
 
 UNCLEAR = encode(
     Report(
@@ -48,7 +48,7 @@ class HttpBackend:
 
     def __init__(self, name: str, settings: HttpBackendSettings, context: BackendContext) -> None:
         self.name = name
-        self._fixed = None if settings.dialect == "auto" else recognise.DIALECTS[settings.dialect]
+        self._fixed = None if settings.dialect == "auto" else otc_surface.DIALECTS[settings.dialect]
         self._dialect = self._fixed or LIST_DIALECTS[settings.protocol]
         self._exchange = HttpExchange(name, settings, context, self._dialect.request_list())
         self._reader = ListReader(read_list, name, settings, context.lists)
@@ -57,7 +57,7 @@ class HttpBackend:
     @property
     def dialect(self) -> str:
         """The wire form in use: fixed, or learned from the last list or from a call."""
-        return self._learned.name if self._forms is None or self._forms.spoken else recognise.EITHER_OXP
+        return self._learned.name if self._forms is None or self._forms.spoken else otc_surface.EITHER_OXP
 
     @property
     def _learned(self) -> ServerDialect:
@@ -66,7 +66,7 @@ class HttpBackend:
     @property
     def report(self) -> bytes:
         """What there is to say about the last list (`listings.Report`)."""
-        return UNCLEAR if self.dialect == recognise.EITHER_OXP else bytes(NO_REPORT)
+        return UNCLEAR if self.dialect == otc_surface.EITHER_OXP else bytes(NO_REPORT)
 
     def take_over(self, before: Backend) -> None:
         """Takes what the backend that it replaces has learned, until the tool server is listed again."""
@@ -90,12 +90,12 @@ class HttpBackend:
         text, has_version = reply.body, reply.header(rest.HEADER) is not None
         del reply
         shown, listing = await self._reader.read(text, has_version=has_version)
-        if self._fixed is None and shown == recognise.EITHER_OXP:
+        if self._fixed is None and shown == otc_surface.EITHER_OXP:
             if self._forms is None:
                 self._forms, self._exchange.call_path = OxpForms(self.name), None
             return listing
         self._forms = None
-        learned = self._fixed or recognise.DIALECTS[shown]
+        learned = self._fixed or otc_surface.DIALECTS[shown]
         if learned is not self._dialect:
             self._dialect, self._exchange.call_path = learned, None
         return listing

@@ -1,4 +1,4 @@
-"""Reads the lists of OTC and OXP servers, in whatever form, as text, so that another process can do it."""
+"""Reads an answer to `GET /tools` into definitions, as text, so that another process can do it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gateway.core.tool_names import DefinitionError
 from gateway.protocols.common import definitions
 from gateway.protocols.common import entries as lists
 from gateway.protocols.common.listing import MAX_SHOWN, ListBuilder, Summary, decode_bounds, most_as_sent
-from gateway.protocols.otc import surface as recognise
+from gateway.protocols.otc import surface
 
 
 def read_list(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
@@ -22,7 +22,7 @@ def read_list(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
         return (encode(Summary(failure=str(exc))),)
     builder, adapted, listed, lists_rfc = ListBuilder(bounds), set[tuple[str, str]](), Counter[str](), False
     for count, entry in builder.numbered(entries):
-        lists_rfc = lists_rfc or recognise.is_rfc(entry)
+        lists_rfc = lists_rfc or surface.is_rfc(entry)
         listed[_named(entry).partition("@")[0]] += 1
         try:
             definition, warnings = definitions.read_definition(entry, bounds.toolkit)
@@ -32,9 +32,9 @@ def read_list(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
         if builder.add(definition):
             adapted.update((definition.id, warning) for warning in warnings)
     builder.drop_ambiguous(listed)
-    dialect = recognise.of_server(document, has_version=bounds.has_version, lists_rfc=lists_rfc)
-    is_clear = recognise.shows_form(document, has_version=bounds.has_version)
-    return builder.encoded(dialect.name if is_clear else recognise.EITHER_OXP, tuple(sorted(adapted)))
+    dialect = surface.of_server(document, has_version=bounds.has_version, lists_rfc=lists_rfc)
+    is_clear = surface.shows_form(document, has_version=bounds.has_version)
+    return builder.encoded(dialect.name if is_clear else surface.EITHER_OXP, tuple(sorted(adapted)))
 
 
 def _named(entry: Json) -> str:

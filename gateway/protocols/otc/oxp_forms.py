@@ -19,7 +19,7 @@ from gateway.core.ports import CallCodec, DispatchGate, ServerDialect
 from gateway.core.wire import Answer
 from gateway.protocols.common import replies
 from gateway.protocols.otc import dialect as rest
-from gateway.protocols.otc import surface as recognise
+from gateway.protocols.otc import surface as otc_surface
 
 log = logging.getLogger("gateway.backends")
 
@@ -29,7 +29,7 @@ MEMBERS = frozenset({"$schema", "request", "tool_id", "call_id", "input", "conte
 MAX_LOOKED_AT = 64 * 1024  # bytes of an answer
 
 
-class Attempt:
+class FormAttempt:
     """A call in one form, as its codec; and what the answer shows.
 
     `spoken` is the form that the server speaks, once that is sure; `is_refused`: it may not have understood this one.
@@ -48,13 +48,15 @@ class Attempt:
         """Reads a reply; raises as `CallCodec.decode_reply`."""
         shown = document if isinstance(document, dict) else _document(reply)
         if reply.header(rest.HEADER) is not None:
-            self.spoken = recognise.OXP
+            self.spoken = otc_surface.OXP
         elif len(reply.body) > MAX_LOOKED_AT or _is_understood(shown):  # no complaint about a form is so long
             self.spoken = self.form
         self.is_refused = reply.status in REFUSED and self.spoken is not self.form
         result = self.form.decode_reply(reply, invocation, document)
         # A failure in the other form's shape may say that there is no such tool, for want of its id.
-        if self.spoken is None and (result.failure is None or ("result" in shown) == (self.form is recognise.OXP_ENV)):
+        if self.spoken is None and (
+            result.failure is None or ("result" in shown) == (self.form is otc_surface.OXP_ENV)
+        ):
             self.spoken = self.form
         return result
 
@@ -81,7 +83,7 @@ class OxpForms:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._next: ServerDialect = recognise.OXP_ENV
+        self._next: ServerDialect = otc_surface.OXP_ENV
         self.spoken: ServerDialect | None = None
 
     async def call(self, send: Call, invocation: Invocation, gate: DispatchGate | None) -> ToolResult:
@@ -89,7 +91,7 @@ class OxpForms:
 
         After any other failure the next call is sent in the other form. Raises as `HttpExchange.call`.
         """
-        begun, attempt = monotonic(), Attempt(self._next)
+        begun, attempt = monotonic(), FormAttempt(self._next)
         first: ToolResult | GatewayError
         try:
             first = await send(attempt, invocation, gate)
@@ -102,7 +104,7 @@ class OxpForms:
         if not attempt.is_refused:
             assert isinstance(first, ToolResult)
             return first
-        other = Attempt(self._next)
+        other = FormAttempt(self._next)
         left_s = max(invocation.timeout_s - (monotonic() - begun), 0.001)
         try:
             second = await send(other, replace(invocation, timeout_s=left_s), gate)
@@ -117,7 +119,7 @@ class OxpForms:
             raise first
         return first
 
-    def _learn(self, attempt: Attempt) -> None:
+    def _learn(self, attempt: FormAttempt) -> None:
         if attempt.spoken is not None:
             if self.spoken is not attempt.spoken:
                 log.info(
@@ -126,4 +128,4 @@ class OxpForms:
                 )
             self.spoken = self._next = attempt.spoken
         elif self._next is attempt.form:
-            self._next = recognise.OXP if attempt.form is recognise.OXP_ENV else recognise.OXP_ENV
+            self._next = otc_surface.OXP if attempt.form is otc_surface.OXP_ENV else otc_surface.OXP_ENV

@@ -17,7 +17,7 @@ from gateway.core import jsontext
 from gateway.core.model import ToolDefinition
 from gateway.core.ports import ANONYMOUS
 from gateway.core.wire import Head, WireReply
-from gateway.protocols.otc import surface as recognise
+from gateway.protocols.otc import surface as otc_surface
 from gateway.protocols.otc.dialect import MIN_GZIP_BYTES
 from gateway.protocols.otc.otc import Otc
 from tests.unit.published import published
@@ -35,7 +35,7 @@ def head(accept: str | None = None, if_none_match: str | None = None, prefix: st
 
 
 async def asked(router: Router, asking: Head, lists: Lists | None = None) -> WireReply:
-    return await (lists or Lists()).answer(router, ANONYMOUS, recognise.OTC, asking)
+    return await (lists or Lists()).answer(router, ANONYMOUS, otc_surface.OTC, asking)
 
 
 def etag(reply: WireReply) -> str:

@@ -17,7 +17,7 @@ from gateway.core.model import Invocation, ToolResult
 from gateway.core.sse import EventParser
 from gateway.core.wire import WireRequest
 from gateway.net.client import Kind, Reply, TransportError
-from gateway.protocols.otc import surface as recognise
+from gateway.protocols.otc import surface as otc_surface
 from gateway.upstream import replica_url as replicas
 from gateway.upstream.admission import Lease
 from gateway.upstream.exchange import HttpExchange
@@ -112,7 +112,7 @@ def streaming(*pieces: bytes, stays: bool = False) -> Script:
 
 def exchange_at(url: str) -> HttpExchange:
     context = context_of(admission(url))
-    request = recognise.OXP.request_list()
+    request = otc_surface.OXP.request_list()
     return HttpExchange("crm", settings_of("oxp", url), context, request, send=send)
 
 
@@ -125,7 +125,7 @@ async def facing_stream(script: Script) -> AsyncIterator[tuple[HttpExchange, Ser
 @pytest.mark.parametrize("pieces", [(HEAD, b": ping\n\n", PROGRESS, ANSWER), (HEAD + ANSWER,), (OK,)])
 async def test_the_answer_is_taken_out_of_the_stream_while_it_goes_on(pieces: Sequence[bytes]) -> None:
     async with facing_stream(streaming(*pieces, stays=True)) as (exchange, _):
-        assert (await exchange.call(recognise.OXP, INVOCATION)).value == 7
+        assert (await exchange.call(otc_surface.OXP, INVOCATION)).value == 7
 
 
 @pytest.mark.parametrize(("invocation", "requests"), [(INVOCATION, 1), (IDEMPOTENT, 2)])
@@ -134,7 +134,7 @@ async def test_a_stream_that_ends_before_the_answer_leaves_the_outcome_unknown(
     pieces: Sequence[bytes], invocation: Invocation, requests: int
 ) -> None:
     async with facing_stream(streaming(*pieces)) as (exchange, server):
-        failure = (await exchange.call(recognise.OXP, invocation)).failure
+        failure = (await exchange.call(otc_surface.OXP, invocation)).failure
         assert len(server.requests) == requests
     assert failure is not None
     assert (failure.outcome, failure.can_retry) == ("unknown", invocation.idempotent)
@@ -144,4 +144,4 @@ async def test_a_stream_that_cannot_be_asked_for_is_a_refusal() -> None:
     async with serving(listening) as server:
         url = server.url
     async with aclosing(exchange_at(url)) as exchange:
-        assert (await refusal(exchange.call(recognise.OXP, INVOCATION))).code is ErrorCode.BACKEND_UNAVAILABLE
+        assert (await refusal(exchange.call(otc_surface.OXP, INVOCATION))).code is ErrorCode.BACKEND_UNAVAILABLE

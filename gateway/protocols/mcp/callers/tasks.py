@@ -34,14 +34,14 @@ DECISIONS = {"accept": True, "decline": False, "cancel": False}
 NONE = Raw(b"null")
 
 
-class _Answer(Struct):
+class _RpcParts(Struct):
     """A response of JSON-RPC in its parts."""
 
     result: Raw = NONE
     error: Raw = NONE
 
 
-_decode_answer = msgspec.json.Decoder(_Answer).decode
+_decode_answer = msgspec.json.Decoder(_RpcParts).decode
 
 
 class TaskEncoder(Struct, frozen=True, kw_only=True):

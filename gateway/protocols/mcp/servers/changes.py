@@ -42,7 +42,7 @@ class Pauses(Struct, frozen=True):
     refused_s: float = REPROBE_S
 
 
-class RefusedError(Exception):
+class NoStreamError(Exception):
     """The server has no such stream; the text says why."""
 
 
@@ -83,7 +83,7 @@ class McpChanges:
             record.calls += 1  # so that it is not ended as idle
             try:
                 await self._listen(record)
-            except RefusedError as exc:
+            except NoStreamError as exc:
                 log.info("a tool server does not announce changes", extra={**extra, "reason": str(exc)})
                 self._refused_until[url] = monotonic() + self._pauses.refused_s
                 return
@@ -97,7 +97,7 @@ class McpChanges:
             await asyncio.sleep(jittered(backoff.next_s()))
 
     async def _listen(self, record: SessionRecord) -> None:
-        """Opens one stream and reads it to its end. Raises RefusedError, TransportError."""
+        """Opens one stream and reads it to its end. Raises NoStreamError, TransportError."""
         session = record.peer.session
         request = mcp_server.listen(session, next(self._sessions.ids))
         async with self._channel.stream(record.peer, request, self._pauses.idle_s) as reply:
@@ -108,9 +108,9 @@ class McpChanges:
                 self._sessions.forget(record)
                 return
             if status != 200:
-                raise RefusedError(f"status {status}")
+                raise NoStreamError(f"status {status}")
             if not is_event_stream(reply.head.header(b"content-type")):
-                raise RefusedError("its answer is no stream of events")
+                raise NoStreamError("its answer is no stream of events")
             record.has_listened = True
             if not session.is_modern:
                 self._on_change()

@@ -30,25 +30,25 @@ class Page(Struct, frozen=True):
     end: int = 0
 
 
-class _Result(Struct):
+class _PageResult(Struct):
     tools: Raw = Raw(b"")
     cursor: str | int | None = field(name="nextCursor", default=None)
     ttl_ms: Any = field(name="ttlMs", default=None)
 
 
-class _Error(Struct):
+class _PageError(Struct):
     code: int = 0
     message: str = ""
 
 
-class _Response(Struct):
+class _PageResponse(Struct):
     """Some servers write `null` for whichever of the two is not there."""
 
-    result: _Result | None = None
-    error: _Error | None = None
+    result: _PageResult | None = None
+    error: _PageError | None = None
 
 
-_read_response = msgspec.json.Decoder(_Response).decode
+_read_response = msgspec.json.Decoder(_PageResponse).decode
 decode_page = msgspec.json.Decoder(Page).decode
 
 

@@ -122,7 +122,7 @@ def check_id(message: Json, id_: int) -> None:
             raise BrokenReplyError("it answers another request")
 
 
-class _Error(Struct):
+class _DenialError(Struct):
     code: int = 0
     message: str = ""
     data: Raw = Raw(b"")
@@ -133,11 +133,11 @@ class _Error(Struct):
         return f"{self.message[:MAX_DENIAL]} {bytes(self.data)[:MAX_DENIAL].decode('utf-8', 'replace')}"
 
 
-class _ErrorResponse(Struct):
-    error: _Error
+class _DenialResponse(Struct):
+    error: _DenialError
 
 
-_read_error = msgspec.json.Decoder(_ErrorResponse).decode
+_read_error = msgspec.json.Decoder(_DenialResponse).decode
 
 
 class Denial(Struct, frozen=True):
@@ -171,7 +171,7 @@ def denial_in(session: NegotiatedSession, reply: Answer) -> Denial | None:
     return Denial("revision" if session.is_modern else "session", False)
 
 
-def _error_in(body: bytes) -> _Error | None:
+def _error_in(body: bytes) -> _DenialError | None:
     if len(body) > MAX_DENIAL_BYTES:
         return None
     try:
@@ -180,7 +180,7 @@ def _error_in(body: bytes) -> _Error | None:
         return None
 
 
-def _refused_by_transport(session: NegotiatedSession, error: _Error) -> Denial | None:
+def _refused_by_transport(session: NegotiatedSession, error: _DenialError) -> Denial | None:
     """What a 400 says that comes before any tool."""
     code, message = error.code, error.message[:MAX_DENIAL]
     if code == UNSUPPORTED_VERSION:

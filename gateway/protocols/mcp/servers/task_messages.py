@@ -45,25 +45,25 @@ class Task(Struct, frozen=True):
         return self.status in ("completed", "failed", "cancelled")
 
 
-class _Task(Struct):
+class _TaskMembers(Struct):
     kind: str = field(name="resultType", default="")
     id: str = field(name="taskId", default="")
     status: str = ""
     poll_ms: Any = field(name="pollIntervalMs", default=None)
 
 
-class _Error(Struct):
+class _TaskError(Struct):
     code: int = 0
 
 
-class _Response(Struct):
+class _TaskResponse(Struct):
     """A response so far as to tell how a task stands: the result of its call stays unread."""
 
-    result: _Task | None = None
-    error: _Error | None = None
+    result: _TaskMembers | None = None
+    error: _TaskError | None = None
 
 
-_read_response = msgspec.json.Decoder(_Response).decode
+_read_response = msgspec.json.Decoder(_TaskResponse).decode
 
 
 def created(body: bytes) -> Task | None:
@@ -87,14 +87,14 @@ def task_in(body: bytes, task_id: str) -> Task | None:
     return None if result is None or result.id != task_id else _task(result)
 
 
-def _response(body: bytes) -> _Response | None:
+def _response(body: bytes) -> _TaskResponse | None:
     try:
         return _read_response(strip_bom(body))
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
 
 
-def _task(result: _Task) -> Task | None:
+def _task(result: _TaskMembers) -> Task | None:
     if result.status not in STATUSES:
         return None
     poll_ms = result.poll_ms if type(result.poll_ms) in (int, float) else POLL_MS

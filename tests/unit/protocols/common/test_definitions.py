@@ -11,7 +11,7 @@ from gateway.core import jsontext
 from gateway.core.tool_names import DefinitionError
 from gateway.protocols.common import definitions
 from gateway.protocols.common.entries import open_list
-from gateway.protocols.otc import surface as recognise
+from gateway.protocols.otc import surface as otc_surface
 from tests.wire import DIALECTS, DefinitionExample, canonical, definition_examples
 
 OWN = definition_examples(*DIALECTS)
@@ -21,7 +21,7 @@ EVERYTHING = OWN["otc/everything"].definition
 
 @pytest.mark.parametrize("example", OWN.values(), ids=OWN.keys())
 def test_a_definition_is_listed_as_its_dialect_says(example: DefinitionExample) -> None:
-    encoded = recognise.DIALECTS[example.dialect].encode_definition(example.definition)
+    encoded = otc_surface.DIALECTS[example.dialect].encode_definition(example.definition)
     assert canonical(jsontext.decode(encoded)) == canonical(example.listed)
 
 
@@ -34,12 +34,12 @@ def test_a_listed_tool_is_read_whole(example: DefinitionExample) -> None:
 
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_what_only_the_rfc_can_say_survives_every_dialect(dialect: str) -> None:
-    listed = jsontext.decode(recognise.DIALECTS[dialect].encode_definition(EVERYTHING))
+    listed = jsontext.decode(otc_surface.DIALECTS[dialect].encode_definition(EVERYTHING))
     assert definitions.read_definition(listed, "kit") == (EVERYTHING, ())
 
 
 def test_the_rfc_spells_out_the_output_modes_that_others_leave_open() -> None:
-    listed = jsontext.decode(recognise.RFC.encode_definition(replace(EVERYTHING, output_modes=None)))
+    listed = jsontext.decode(otc_surface.RFC.encode_definition(replace(EVERYTHING, output_modes=None)))
     assert listed["output"]["available_modes"] == ["value", "error"]
 
 
@@ -107,11 +107,11 @@ CATALOGUES = {
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_encoded_tools_are_joined_as_the_dialect_lists_them(name: str) -> None:
-    dialect = recognise.DIALECTS[name]
+    dialect = otc_surface.DIALECTS[name]
     assert type(dialect)("X").join([b"1", b"2"]).body.decode() == CATALOGUES[name]
     assert list(open_list(dialect.join([]).body, 1, 1)[1]) == []
 
 
 def test_only_flat_oxp_answers_with_its_version_in_a_header() -> None:
-    headers = {name: type(recognise.DIALECTS[name])("1.0.0").headers for name in DIALECTS}
+    headers = {name: type(otc_surface.DIALECTS[name])("1.0.0").headers for name in DIALECTS}
     assert headers == dict.fromkeys(DIALECTS, ()) | {"oxp": ((b"oxp-version", b"1.0.0"),)}

@@ -17,7 +17,7 @@ from gateway.core.tool_names import DefinitionError
 from gateway.core.wire import Head, WireReply
 from gateway.protocols.common import definitions, fields, replies
 from gateway.protocols.common.replies import BrokenReplyError
-from gateway.protocols.otc import surface as recognise
+from gateway.protocols.otc import surface as otc_surface
 from gateway.protocols.otc.surface import REST
 from tests.fuzz.documents import VALUES, damaged
 from tests.unit.protocols.common.answers import invocation
@@ -72,7 +72,7 @@ def test_any_bytes_are_a_result_refused_or_broken(body: bytes, status: int, kind
 def test_any_listed_tool_is_a_definition_that_every_dialect_can_list_or_refused(listed: Any) -> None:
     with suppress(DefinitionError):
         definition, _ = definitions.read_definition(listed, "kit")
-        for dialect in recognise.DIALECTS.values():
+        for dialect in otc_surface.DIALECTS.values():
             jsontext.decode(dialect.encode_definition(definition))
 
 
@@ -83,4 +83,4 @@ def test_anything_is_a_tool_id_or_refused(wire_id: Any) -> None:
         ref = fields.tool_ref(wire_id)
         assert fields.tool_ref(ref.tool if ref.version is None else f"{ref.tool}@{ref.version}") == ref
     with suppress(GatewayError):
-        recognise.LC.decode_call({"request": {"tool_id": wire_id}})
+        otc_surface.LC.decode_call({"request": {"tool_id": wire_id}})

@@ -8,7 +8,7 @@ from gateway.core import jsontext
 from gateway.core.errors import ErrorCode, FixedError, GatewayError, UnauthenticatedError
 from gateway.core.wire import Head
 from gateway.protocols.common import fields
-from gateway.protocols.otc import surface as recognise
+from gateway.protocols.otc import surface as otc_surface
 from gateway.protocols.otc.oxp import OxpFlat
 from gateway.protocols.otc.surface import REST
 from tests.wire import DIALECTS
@@ -21,7 +21,7 @@ def test_no_refusal_of_a_call_is_a_5xx_which_callers_would_send_again() -> None:
 @pytest.mark.parametrize("name", DIALECTS)
 def test_the_detail_for_our_log_stays_there(name: str) -> None:
     error = GatewayError(ErrorCode.INTERNAL, "Sorry.", detail="canary")
-    reply = recognise.DIALECTS[name].encode_error(error)
+    reply = otc_surface.DIALECTS[name].encode_error(error)
     assert b"canary" not in reply.body
     assert jsontext.decode(reply.body)["message"] == "Sorry."
 
@@ -29,7 +29,7 @@ def test_the_detail_for_our_log_stays_there(name: str) -> None:
 @pytest.mark.parametrize(("after_s", "header"), [(0.2, b"1"), (1.4, b"1"), (2.5, b"2"), (90.0, b"90")])
 def test_the_time_to_wait_is_in_whole_seconds(after_s: float, header: bytes) -> None:
     error = GatewayError(ErrorCode.BACKEND_UNAVAILABLE, "Later.", retry_after_s=after_s)
-    assert recognise.OXP.encode_error(error).header(b"retry-after") == header
+    assert otc_surface.OXP.encode_error(error).header(b"retry-after") == header
 
 
 @pytest.mark.parametrize("prefix", [None, *DIALECTS])
@@ -57,7 +57,7 @@ class LimitedError(FixedError):
 @pytest.mark.parametrize("name", DIALECTS)
 def test_refusals_in_the_same_words_keep_their_own_times_and_versions(name: str) -> None:
     """Answers of such refusals are cached."""
-    dialect = type(recognise.DIALECTS[name])
+    dialect = type(otc_surface.DIALECTS[name])
     asked = [(1, b"a", "1.0"), (2, b"a", "1.0"), (1, b"b", "1.0"), (1, b"a", "1.0.0"), (1, b"a", "1.0")]
     for after_s, value, version in asked:
         error = GatewayError(ErrorCode.RATE_LIMITED, "Later.", retry_after_s=after_s, headers=((b"ratelimit", value),))

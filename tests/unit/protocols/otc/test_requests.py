@@ -11,7 +11,7 @@ from gateway.core.model import CallContext, ToolCall, ToolRef
 from gateway.core.ports import ANONYMOUS
 from gateway.core.surfaces import RefusedOpening
 from gateway.core.wire import Head
-from gateway.protocols.otc import surface as recognise
+from gateway.protocols.otc import surface as otc_surface
 from gateway.protocols.otc.surface import REST
 from tests.wire import DIALECTS
 
@@ -20,7 +20,7 @@ STRICT = [name for name in DIALECTS if name != "lc"]
 
 
 def decode(name: str, **members: Any) -> ToolCall:
-    dialect = recognise.DIALECTS[name]
+    dialect = otc_surface.DIALECTS[name]
     request = {"tool_id": "A.B"} | members
     return dialect.decode_call(request if name == "oxp" else {"request": request})
 
@@ -71,7 +71,7 @@ def test_a_text_that_is_no_tool_id_is_refused(wire_id: Any) -> None:
 @pytest.mark.parametrize("name", [*STRICT, "lc"])
 def test_the_tool_id_is_required(name: str) -> None:
     with pytest.raises(GatewayError):
-        recognise.DIALECTS[name].decode_call({} if name == "oxp" else {"request": {"input": {}}})
+        otc_surface.DIALECTS[name].decode_call({} if name == "oxp" else {"request": {"input": {}}})
 
 
 @pytest.mark.parametrize("name", DIALECTS)
@@ -128,7 +128,7 @@ def test_a_body_that_is_no_request_object_is_refused(name: str, document: Any) -
     try:
         opened = REST.open(Head(method="POST", path="/tools/call", headers={}, dialect=name), document, ANONYMOUS)
     except GatewayError as error:  # the body is no object at all
-        opened = RefusedOpening(recognise.DIALECTS[name], error)
+        opened = RefusedOpening(otc_surface.DIALECTS[name], error)
     assert isinstance(opened, RefusedOpening)
     assert opened.error.code is ErrorCode.INVALID_REQUEST
 

@@ -9,7 +9,7 @@ import pytest
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.wire import Head
 from gateway.protocols.otc import dialect as rest
-from gateway.protocols.otc import surface as recognise
+from gateway.protocols.otc import surface as otc_surface
 from gateway.protocols.otc.surface import REST
 from tests.wire import DIALECTS
 
@@ -62,7 +62,7 @@ CALLS: list[tuple[str, str, dict[str, str], dict[str, Any]]] = [
 def test_a_call_on_a_bare_path_is_recognised(
     name: str, path: str, headers: dict[str, str], body: dict[str, Any]
 ) -> None:
-    assert recognise.of_call(head("POST", path, headers), body).name == name
+    assert otc_surface.of_call(head("POST", path, headers), body).name == name
 
 
 # The last is the ancestor of the RFC.
@@ -70,17 +70,17 @@ def test_a_call_on_a_bare_path_is_recognised(
 @pytest.mark.parametrize("path", ["/call", "/tools/call"])
 def test_a_body_of_no_shape_or_of_two_is_refused(path: str, body: dict[str, Any]) -> None:
     with pytest.raises(GatewayError) as caught:
-        recognise.of_call(head("POST", path, {}), body)
+        otc_surface.of_call(head("POST", path, {}), body)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize("prefix", DIALECTS)
 def test_a_prefix_beats_every_hint(prefix: str) -> None:
     hints = VERSIONED | LC_AGENTS[0]
-    assert recognise.of_call(head("POST", "/call", hints, prefix), FLAT | ENVELOPED).name == prefix
-    assert recognise.of_list(head("GET", "/tools", hints, prefix), schema("urn:oxp:1.0")).name == prefix
-    by_head = recognise.by_head(head("GET", "/tools", hints, prefix))
-    assert by_head is recognise.DIALECTS[prefix]
+    assert otc_surface.of_call(head("POST", "/call", hints, prefix), FLAT | ENVELOPED).name == prefix
+    assert otc_surface.of_list(head("GET", "/tools", hints, prefix), schema("urn:oxp:1.0")).name == prefix
+    by_head = otc_surface.by_head(head("GET", "/tools", hints, prefix))
+    assert by_head is otc_surface.DIALECTS[prefix]
 
 
 LISTS: list[tuple[str, dict[str, str], Any]] = [
@@ -105,7 +105,7 @@ LISTS: list[tuple[str, dict[str, str], Any]] = [
 
 @pytest.mark.parametrize(("name", "headers", "body"), LISTS)
 def test_a_list_on_the_bare_path_is_recognised(name: str, headers: dict[str, str], body: Any) -> None:
-    assert recognise.of_list(head("GET", "/tools", headers), body).name == name
+    assert otc_surface.of_list(head("GET", "/tools", headers), body).name == name
 
 
 HEADS: list[tuple[str | None, str, dict[str, str]]] = [
@@ -124,7 +124,7 @@ HEADS: list[tuple[str | None, str, dict[str, str]]] = [
 def test_a_head_alone_names_the_dialect_only_when_it_is_certain(
     name: str | None, method: str, headers: dict[str, str]
 ) -> None:
-    dialect = recognise.by_head(head(method, "/tools/call", headers))
+    dialect = otc_surface.by_head(head(method, "/tools/call", headers))
     assert (None if dialect is None else dialect.name) == name
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.wire import Head
-from gateway.protocols.otc import surface as recognise
+from gateway.protocols.otc import surface as otc_surface
 from tests.wire import DIALECTS
 
 RFC_URL = "https://github.com/ArcadeAI/OpenToolCalling/tree/main/specification/http/1.0/openapi.json"
@@ -37,29 +37,29 @@ def head(method: str = "POST", **headers: str) -> Head:
 
 def refused(name: str, document: Any, head_: Head | None = None) -> None:
     with pytest.raises(GatewayError) as caught:
-        recognise.DIALECTS[name].negotiate(head_ or head(), document)
+        otc_surface.DIALECTS[name].negotiate(head_ or head(), document)
     assert caught.value.code is ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize(("name", "version"), ACCEPTED)
 def test_every_version_is_accepted_and_kept(name: str, version: str) -> None:
-    assert recognise.DIALECTS[name].negotiate(head(), {"$schema": version, "request": {}}) == version
+    assert otc_surface.DIALECTS[name].negotiate(head(), {"$schema": version, "request": {}}) == version
 
 
 @pytest.mark.parametrize("version", ["1.0", "1.0.0", "1"])
 def test_every_version_in_the_header_is_accepted_and_kept(version: str) -> None:
-    assert recognise.OXP.negotiate(head(oxp_version=version), {}) == version
+    assert otc_surface.OXP.negotiate(head(oxp_version=version), {}) == version
 
 
 @pytest.mark.parametrize("name", DIALECTS)
 def test_without_a_version_the_latest_is_meant(name: str) -> None:
-    dialect = recognise.DIALECTS[name]
+    dialect = otc_surface.DIALECTS[name]
     own = VERSIONS.get(name, ["1.0"])[0]
     assert dialect.negotiate(head(), {"request": {}}) == own == dialect.canonical
 
 
 def test_a_list_without_a_body_means_the_latest_too() -> None:
-    assert recognise.OTC.negotiate(head(), None) == "otc://1.0"
+    assert otc_surface.OTC.negotiate(head(), None) == "otc://1.0"
 
 
 UNSUPPORTED: list[Any] = [
@@ -84,8 +84,8 @@ def test_a_near_miss_in_the_body_of_a_flat_list_is_refused_too(method: str) -> N
 
 @pytest.mark.parametrize("version", sorted({version for _, version in ACCEPTED}))
 def test_a_flat_list_may_name_any_version_in_its_body_and_is_answered_in_that_of_its_header(version: str) -> None:
-    assert recognise.OXP.negotiate(head("GET", oxp_version="1.0.0"), {"$schema": version}) == "1.0.0"
-    assert recognise.OXP.negotiate(head("GET"), {"$schema": version}) == "1.0"
+    assert otc_surface.OXP.negotiate(head("GET", oxp_version="1.0.0"), {"$schema": version}) == "1.0.0"
+    assert otc_surface.OXP.negotiate(head("GET"), {"$schema": version}) == "1.0"
 
 
 @pytest.mark.parametrize(("name", "version"), FOREIGN)
@@ -96,8 +96,8 @@ def test_under_a_prefix_the_version_of_another_dialect_is_refused(name: str, ver
 @pytest.mark.parametrize("value", ["7", "", "v1.0", "1.0-evil", "1.0, 1.0", "1.0,2.0", " 1.0", "1.1", "1.0.0.0", "01"])
 @pytest.mark.parametrize("name", DIALECTS)
 def test_a_header_we_do_not_speak_is_refused_whatever_the_body_says(name: str, value: str) -> None:
-    refused(name, {"$schema": recognise.DIALECTS[name].canonical, "request": {}}, head(oxp_version=value))
+    refused(name, {"$schema": otc_surface.DIALECTS[name].canonical, "request": {}}, head(oxp_version=value))
 
 
 def test_both_carriers_are_checked_and_the_shape_picks_the_one_that_is_echoed() -> None:
-    assert recognise.OTC.negotiate(head(oxp_version="1"), {"$schema": "otc://1.0"}) == "otc://1.0"
+    assert otc_surface.OTC.negotiate(head(oxp_version="1"), {"$schema": "otc://1.0"}) == "otc://1.0"

@@ -14,7 +14,7 @@ from gateway.core.ports import ANONYMOUS
 from gateway.core.surfaces import OpenedCall
 from gateway.core.wire import WireReply
 from gateway.protocols.common import fields, replies
-from gateway.protocols.otc import surface as recognise
+from gateway.protocols.otc import surface as otc_surface
 from gateway.protocols.otc.surface import REST
 from tests.unit.protocols.common.answers import DEFINITION
 from tests.wire import DIALECTS, CallExample, call_examples, canonical
@@ -70,13 +70,13 @@ def as_run(call: ToolCall) -> tuple[Invocation, ToolCall]:
 @each_example
 def test_a_tool_server_of_the_same_dialect_understands_our_call(example: CallExample) -> None:
     invocation, understood = as_run(example.call)
-    request = recognise.DIALECTS[example.dialect].request_call(invocation)
+    request = otc_surface.DIALECTS[example.dialect].request_call(invocation)
     body = jsontext.decode(request.body)
     assert (request.method, request.path) == (b"POST", CALL_PATHS[example.dialect])
-    assert recognise.DIALECTS[example.dialect].decode_call(body) == understood
+    assert otc_surface.DIALECTS[example.dialect].decode_call(body) == understood
     head = replace(example.head, path=request.path, headers=dict(request.headers), dialect=None)
     # Our calls carry no User-Agent of that family, and need none: a server of it speaks nothing else.
-    assert recognise.of_call(head, body).name == {"lc": "otc"}.get(example.dialect, example.dialect)
+    assert otc_surface.of_call(head, body).name == {"lc": "otc"}.get(example.dialect, example.dialect)
 
 
 @each_example
