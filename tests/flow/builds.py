@@ -13,8 +13,8 @@ import httpx
 
 from tests.flow.caller import Answer, Caller
 from tests.flow.gateways import PUBLIC_URL, Running, config, running, until
-from tests.unit.backends.calling_back import OK, Toolset
 from tests.unit.net.client.scripted import Script, serving
+from tests.unit.protocols.rap.calling_back import OK, Toolset
 
 NOTHING: Mapping[str, Any] = {}
 ASYNC = {"prefer": "respond-async"}

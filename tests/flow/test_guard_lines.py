@@ -23,8 +23,8 @@ from tests.support import processes
 from tests.support.otlp import collecting
 from tests.support.processes import demo_server
 from tests.support.tokens import SECRET, api_key, token
-from tests.unit.backends.calling_back import OK, Toolset
 from tests.unit.net.client.scripted import serving
+from tests.unit.protocols.rap.calling_back import OK, Toolset
 
 pytestmark = pytest.mark.anyio
 

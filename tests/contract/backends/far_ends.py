@@ -22,9 +22,9 @@ from gateway.protocols.otc.backend import HttpBackend
 from tests.protocols.mcp import server_double as mcp_facing
 from tests.protocols.mcp.server_double import PATIENCE_S, Double, Talk
 from tests.streams import Request, accepting, http_reply, read_request
-from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.protocols.openapi.document.documents import root
 from tests.unit.protocols.openapi.facing import parameter, tool_of
+from tests.unit.upstream.admitting import admission, context_of, settings_of
 
 KINDS = ("oxp", "openapi", "modern", "modern stream", "legacy", "legacy stream")  # the latter four are of MCP
 # What an API does with any call: all that it is given stands in one parameter.

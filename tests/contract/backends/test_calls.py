@@ -14,7 +14,7 @@ from gateway.upstream.admission import BreakerRules
 from tests.contract.backends.far_ends import KINDS, Called, Script, fleet
 from tests.protocols.mcp.server_double import IDEMPOTENT, INVOCATION
 from tests.streams import http_reply
-from tests.unit.backends.facing import refusal
+from tests.unit.upstream.facing import refusal
 
 pytestmark = [pytest.mark.anyio, pytest.mark.parametrize("kind", KINDS)]
 

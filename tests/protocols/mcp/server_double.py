@@ -16,7 +16,7 @@ from gateway.protocols.mcp.servers.backend import McpBackend
 from gateway.upstream.admission import Admission
 from gateway.upstream.replica_url import Server
 from tests.streams import Request, accepting, http_reply, read_request
-from tests.unit.backends.admitting import admission, context_of, settings_of
+from tests.unit.upstream.admitting import admission, context_of, settings_of
 
 MODERN, LEGACY = "2026-07-28", "2025-11-25"
 VERSION = "io.modelcontextprotocol/protocolVersion"

@@ -6,8 +6,8 @@ import pytest
 
 from gateway.core.errors import ErrorCode
 from gateway.upstream.consent_links import MAX_CHALLENGES, is_https_or_loopback
-from tests.unit.backends.facing import INVOCATION, VALUE, facing, head_of, outcome, paths, refusal, reply
 from tests.unit.net.client.scripted import Script, answering, listening
+from tests.unit.upstream.facing import INVOCATION, VALUE, facing, head_of, outcome, paths, refusal, reply
 
 pytestmark = pytest.mark.anyio
 

@@ -9,7 +9,7 @@ import pytest
 
 from gateway.core.wire import Headers
 from gateway.upstream.credentials import CACHED_SUBJECTS, Minted, credentials_of
-from tests.unit.backends.admitting import settings_of
+from tests.unit.upstream.admitting import settings_of
 
 SECRET = "shared with one tool server, 32 characters"
 URL = "http://127.0.0.1:9"

@@ -21,8 +21,9 @@ from gateway.protocols.otc import surface as otc_surface
 from gateway.upstream import replica_url as replicas
 from gateway.upstream.admission import Lease
 from gateway.upstream.exchange import HttpExchange
-from tests.unit.backends.admitting import admission, context_of, settings_of
-from tests.unit.backends.facing import (
+from tests.unit.net.client.scripted import Peer, Script, Server, answering, listening, serving
+from tests.unit.upstream.admitting import admission, context_of, settings_of
+from tests.unit.upstream.facing import (
     IDEMPOTENT,
     INVOCATION,
     OK,
@@ -34,7 +35,6 @@ from tests.unit.backends.facing import (
     refusal,
     reply,
 )
-from tests.unit.net.client.scripted import Peer, Script, Server, answering, listening, serving
 
 pytestmark = pytest.mark.anyio
 

@@ -20,9 +20,9 @@ from gateway.upstream.oauth import ClientCredentials
 from tests.protocols.mcp.server_double import INVOCATION as MCP_INVOCATION
 from tests.protocols.mcp.server_double import Talk
 from tests.protocols.mcp.server_double import facing as mcp_facing
-from tests.unit.backends.admitting import admission, context_of, settings_of
-from tests.unit.backends.facing import INVOCATION, OK, refusal, reply
 from tests.unit.net.client.scripted import Peer, Script, Server, serving
+from tests.unit.upstream.admitting import admission, context_of, settings_of
+from tests.unit.upstream.facing import INVOCATION, OK, refusal, reply
 
 pytestmark = pytest.mark.anyio
 

@@ -16,10 +16,10 @@ from gateway.net.client import TransportError
 from gateway.protocols.otc.backend import HttpBackend
 from gateway.upstream.admission import Admission, BreakerRules
 from gateway.upstream.replica_url import Server
-from tests.unit.backends.admitting import PATIENCE_S, admission
-from tests.unit.backends.facing import DEFINITION, IDEMPOTENT, INVOCATION, OK, backend_at, paths, refusal, reply
 from tests.unit.net.client.scripted import Peer, Script, listening, serving, until
 from tests.unit.net.client.scripted import Server as Scripted
+from tests.unit.upstream.admitting import PATIENCE_S, admission
+from tests.unit.upstream.facing import DEFINITION, IDEMPOTENT, INVOCATION, OK, backend_at, paths, refusal, reply
 
 pytestmark = pytest.mark.anyio
 

@@ -13,8 +13,8 @@ from gateway.core.model import CallContext, Invocation, Listing
 from gateway.protocols.openapi.backend import OpenApiBackend
 from gateway.protocols.openapi.document.plan import Access, CallPlan, OperationTool, Parameter
 from tests.streams import Request, accepting, http_reply, read_request
-from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.protocols.openapi.document.documents import root
+from tests.unit.upstream.admitting import admission, context_of, settings_of
 
 DOCUMENT = "/openapi.json"
 GET = CallPlan(method="GET", path="/things", is_safe=True, can_repeat=True)

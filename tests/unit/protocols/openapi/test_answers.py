@@ -22,11 +22,11 @@ from gateway.protocols.openapi.document.plan import AnswerPlan
 from gateway.upstream.admission import BreakerRules
 from gateway.upstream.exchange import HttpExchange
 from tests.streams import Request, accepting, read_request
-from tests.unit.backends.admitting import admission, context_of, settings_of
-from tests.unit.backends.facing import reply
 from tests.unit.protocols.openapi.document.calling import called, operation
 from tests.unit.protocols.openapi.facing import GET, calling, facing, lending
 from tests.unit.protocols.openapi.facing import api as served
+from tests.unit.upstream.admitting import admission, context_of, settings_of
+from tests.unit.upstream.facing import reply
 
 pytestmark = pytest.mark.anyio
 

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from gateway.core.errors import ErrorCode
 from gateway.protocols.openapi.document.plan import AnswerPlan, KeyPlace, LentCredential
 from tests.streams import Request, http_reply
-from tests.unit.backends.facing import refusal
 from tests.unit.protocols.openapi.facing import (
     GET,
     OK,
@@ -24,6 +23,7 @@ from tests.unit.protocols.openapi.facing import (
     parameter,
     with_access,
 )
+from tests.unit.upstream.facing import refusal
 
 pytestmark = pytest.mark.anyio
 

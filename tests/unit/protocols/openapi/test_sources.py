@@ -18,9 +18,9 @@ from gateway.core.jsontext import encode
 from gateway.protocols.openapi.backend import OpenApiBackend
 from gateway.settings.load import read
 from tests.streams import Request, http_reply
-from tests.unit.backends.facing import refusal
 from tests.unit.protocols.openapi.document.documents import root
 from tests.unit.protocols.openapi.facing import DOCUMENT, api, document_of, facing, names, text_of
+from tests.unit.upstream.facing import refusal
 
 pytestmark = pytest.mark.anyio
 

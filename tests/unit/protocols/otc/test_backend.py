@@ -12,8 +12,8 @@ from gateway.core.errors import ErrorCode
 from gateway.core.model import Listing
 from gateway.offload import ChildTasks
 from gateway.upstream.list_reader import SHORT_BYTES
-from tests.unit.backends.facing import INVOCATION, OK, facing, paths, refusal, reply
 from tests.unit.net.client.scripted import Peer, Script, answering
+from tests.unit.upstream.facing import INVOCATION, OK, facing, paths, refusal, reply
 
 pytestmark = pytest.mark.anyio
 

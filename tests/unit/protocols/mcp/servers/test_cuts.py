@@ -25,7 +25,7 @@ from tests.protocols.mcp.server_double import (
     event,
     serving,
 )
-from tests.unit.backends.admitting import admission
+from tests.unit.upstream.admitting import admission
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ from gateway.core.errors import ErrorCode
 from gateway.core.model import Invocation
 from gateway.protocols.mcp.servers.inputs import KEPT_S, MAX_BYTES, McpInputs
 from tests.protocols.mcp.server_double import INVOCATION, Talk, facing
-from tests.unit.backends.facing import refusal
+from tests.unit.upstream.facing import refusal
 
 pytestmark = pytest.mark.anyio
 

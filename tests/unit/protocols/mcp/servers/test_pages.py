@@ -17,7 +17,7 @@ from gateway.offload import Offload
 from gateway.protocols.mcp.servers.list_page import is_page, read_page
 from gateway.protocols.mcp.servers.pages import MAX_PAGES, all_pages
 from tests.protocols.mcp.server_double import Talk, event, facing
-from tests.unit.backends.facing import refusal
+from tests.unit.upstream.facing import refusal
 
 pytestmark = pytest.mark.anyio
 

@@ -33,8 +33,8 @@ from tests.protocols.mcp.server_double import (
     stay,
 )
 from tests.streams import http_reply
-from tests.unit.backends.admitting import admission
-from tests.unit.backends.facing import refusal
+from tests.unit.upstream.admitting import admission
+from tests.unit.upstream.facing import refusal
 
 pytestmark = pytest.mark.anyio
 

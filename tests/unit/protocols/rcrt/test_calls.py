@@ -10,8 +10,8 @@ import pytest
 
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import SINGLE_CALL_GROUP
-from tests.unit.backends.conftest import Crumbs
-from tests.unit.backends.crumbs import FAST_POLL, HELLO, SLOW_POLL, facing, invocation, new_key, result_of, until
+from tests.unit.protocols.rcrt.conftest import Crumbs
+from tests.unit.protocols.rcrt.crumbs import FAST_POLL, HELLO, SLOW_POLL, facing, invocation, new_key, result_of, until
 
 pytestmark = pytest.mark.anyio
 

@@ -1,4 +1,4 @@
-"""Tool servers that answer later: calls are handed to them through the same limits and the same breaker."""
+"""Which acknowledgements shut a callback tool or its server, and which do not."""
 
 from __future__ import annotations
 
@@ -7,14 +7,10 @@ from msgspec.structs import replace
 
 from gateway.core.errors import ErrorCode
 from gateway.upstream.admission import BreakerRules
-from tests.unit.backends.admitting import admission
-from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, Toolset, facing
-from tests.unit.backends.conftest import Crumbs
-from tests.unit.backends.crumbs import facing as facing_crumbs
-from tests.unit.backends.crumbs import invocation, new_key
-from tests.unit.backends.facing import refusal, reply
 from tests.unit.dispatch_gate import RecordingGate
-from tests.unit.net.client.scripted import Peer, Script, serving
+from tests.unit.net.client.scripted import Peer, Script
+from tests.unit.protocols.rap.calling_back import CALLBACK_URL, INVOCATION, Toolset, facing
+from tests.unit.upstream.facing import refusal, reply
 
 pytestmark = pytest.mark.anyio
 
@@ -67,41 +63,3 @@ async def test_a_callback_server_that_refuses_calls_goes_on_getting_them(status:
         for _ in range(5):
             assert await at.backend.dispatch(INVOCATION, CALLBACK_URL) is not None
         assert len(toolset.noted) == 5
-
-
-async def test_an_rcrt_server_that_stores_nothing_gets_no_requests_for_a_while(crumbs: Crumbs) -> None:
-    way_in = admission(crumbs.url, breaker=LASTING)
-    async with facing_crumbs(crumbs.url, way_in=way_in) as (backend, kept):
-        crumbs.order("create", "status_500", times=2)
-        for _ in range(2):
-            await refusal(backend.dispatch(invocation("echo", new_key()), ""))
-        refused = new_key()
-        error = await refusal(backend.dispatch(invocation("echo", refused), ""))
-        assert error.retry_after_s is not None
-        assert error.retry_after_s > 500
-        assert crumbs.listed(tag=f"gateway:{refused}") == []
-        assert backend.open_calls == 0
-        await backend.list_tools()
-        again = new_key()
-        await backend.dispatch(invocation("echo", again), "")
-        assert (await kept.outcome(again)).failure is None
-        assert (way_in.breaker, way_in.in_flight) == ("closed", 0)
-
-
-async def test_requests_an_rcrt_server_refuses_do_not_count_against_it(crumbs: Crumbs) -> None:
-    way_in = admission(crumbs.url, breaker=LASTING)
-    async with facing_crumbs(crumbs.url, way_in=way_in, token="t0k") as (backend, _):
-        crumbs.order("create", "status_401", times=5)
-        for _ in range(5):
-            await refusal(backend.dispatch(invocation("echo", new_key()), ""))
-        assert (way_in.breaker, way_in.replicas[0].breaker.failures) == ("closed", 0)
-
-
-async def test_an_rcrt_server_that_is_gone_and_issues_no_tokens_is_refusing() -> None:
-    async with serving(silent) as server:
-        gone = server.url
-    way_in = admission(gone, breaker=LASTING)
-    async with facing_crumbs(gone, way_in=way_in) as (backend, _):
-        for _ in range(2):
-            await refusal(backend.dispatch(invocation("echo", new_key()), ""))
-        assert way_in.breaker == "open"

@@ -18,10 +18,10 @@ from gateway.protocols.rap.backend import CallbackBackend
 from gateway.protocols.rap.targets import REMEMBERED, CallbackTargets
 from gateway.upstream.admission import Admission, BreakerRules
 from gateway.upstream.replica_url import Server
-from tests.unit.backends.admitting import admission, context_of, settings_of
-from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, LONE, Ends, Toolset, message
-from tests.unit.backends.facing import refusal
 from tests.unit.net.client.scripted import Peer, listening, serving, until
+from tests.unit.protocols.rap.calling_back import CALLBACK_URL, INVOCATION, LONE, Ends, Toolset, message
+from tests.unit.upstream.admitting import admission, context_of, settings_of
+from tests.unit.upstream.facing import refusal
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ import pytest
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.upstream.admission import Admission
 from gateway.upstream.admission.replica import MAX_FAILING_TOOLS, MAX_SHOWN
-from tests.unit.admission.clock import OPEN_FOR_S, Clock, admission, enter, refusal, succeed
+from tests.unit.upstream.admission.clock import OPEN_FOR_S, Clock, admission, enter, refusal, succeed
 
 FAILURES = 3
 CRASH, WELL, WORSE = "Crm.Crash@1.0.0", "Crm.Well@1.0.0", "Crm.Worse@1.0.0"

@@ -11,7 +11,8 @@ import pytest
 from gateway.core.model import CallKey, ToolFailure, ToolResult
 from gateway.offload import ChildTasks
 from gateway.protocols.rap.receiver import absent_receivers
-from tests.unit.backends.calling_back import (
+from tests.unit.net.client.scripted import serving, until
+from tests.unit.protocols.rap.calling_back import (
     CALL_ID,
     GROUP,
     KEY,
@@ -23,7 +24,6 @@ from tests.unit.backends.calling_back import (
     message,
     status_of,
 )
-from tests.unit.net.client.scripted import serving, until
 
 pytestmark = pytest.mark.anyio
 

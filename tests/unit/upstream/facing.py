@@ -16,9 +16,9 @@ from gateway.protocols.otc.backend import HttpBackend
 from gateway.upstream.admission import Admission
 from gateway.upstream.replica_url import Server
 from tests.streams import http_reply
-from tests.unit.backends.admitting import admission, context_of, settings_of
 from tests.unit.net.client.scripted import Peer, Script, serving
 from tests.unit.net.client.scripted import Server as Scripted
+from tests.unit.upstream.admitting import admission, context_of, settings_of
 
 DEFINITION = ToolDefinition(
     tool="A.B", version="1.0.0", name="A_B", description="", input_schema={}, output_schema={}, remote_id="A.B@1.0.0"

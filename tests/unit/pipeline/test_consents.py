@@ -9,7 +9,7 @@ from gateway.core.model import CallKey, JsonObject
 from gateway.core.sealing import Sealer, TimedSealer, Unsealable
 from gateway.core.surfaces import Awaited
 from gateway.pipeline.challenges import CallChallenge, Challenge, ChallengeLinks, ChallengeStatusCache, Consents
-from tests.unit.admission.clock import Clock
+from tests.unit.upstream.admission.clock import Clock
 
 pytestmark = pytest.mark.anyio
 

@@ -10,10 +10,10 @@ from gateway.core.model import CallKey
 from gateway.net.client import Pool
 from gateway.protocols.rap.notices import CLOSE_WITHIN_S, MAX_WAITING, SENDERS, Notices
 from gateway.protocols.rap.targets import CallbackTargets
-from tests.unit.backends.admitting import admission
-from tests.unit.backends.calling_back import CALL_ID, GROUP, KEY, LONE, Toolset, facing
-from tests.unit.backends.facing import reply
 from tests.unit.net.client.scripted import Peer, serving, stats_of, until
+from tests.unit.protocols.rap.calling_back import CALL_ID, GROUP, KEY, LONE, Toolset, facing
+from tests.unit.upstream.admitting import admission
+from tests.unit.upstream.facing import reply
 
 pytestmark = pytest.mark.anyio
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -17,13 +16,12 @@ from gateway.protocols.rap import messages as callback
 from gateway.protocols.rap import toolset as callback_toolset
 from gateway.protocols.rap.messages import FOREIGN, UNKNOWN, Callback, Refused, decode_callback
 from tests.unit.protocols.common.answers import offered
-from tests.wire import canonical
+from tests.wire import ROOT, canonical
 
 ID, GROUP = "tg-01JD8Q2M", "grp-5f1e"
 CALLBACK_URL = "http://127.0.0.1:7400/callbacks/Zk3v9QmT1xY0aWc8LhRb2g"
 EXAMPLES = {
-    path.stem: json.loads(path.read_text(encoding="utf-8"))
-    for path in sorted((Path(__file__).parents[2] / "wire" / "callback").glob("*.json"))
+    path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted((ROOT / "callback").glob("*.json"))
 }
 
 

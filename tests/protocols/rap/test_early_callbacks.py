@@ -11,16 +11,18 @@ import pytest
 from tests.flow.builds import Builds, builds
 from tests.flow.gateways import until
 from tests.flow.watching import samples
-from tests.unit.backends.calling_back import OK
-from tests.unit.backends.facing import reply
 from tests.unit.net.client.scripted import Peer
+from tests.unit.protocols.rap.calling_back import OK
+from tests.unit.upstream.facing import reply
 
 pytestmark = pytest.mark.anyio
 
 SOON_S = 5.0  # for what takes milliseconds, and half the time that an acknowledgement has
 RESULT = {"type": "tool_result", "text": "done"}
 CONSENT = {"type": "oauth", "auth_url": "https://login.example/"}
-ENDINGS = {"200": OK, "400": reply(400, b""), "500": reply(500, b""), "503": reply(503, b""), "none": None}
+KEYED: dict[str, Any] = {"call_id": "k"}
+# How the invocation ends afterwards, and what its caller sends; the unit tests of dispatch have every status.
+ENDINGS = [(OK, KEYED), (reply(500, b""), {}), (reply(503, b""), KEYED), (None, {})]
 
 
 class Hasty:
@@ -77,36 +79,34 @@ async def hasty() -> AsyncIterator[Hasty]:
         yield it
 
 
-@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
-@pytest.mark.parametrize("asked", [{"call_id": "k"}, {}], ids=["keyed", "not"])
+@pytest.mark.parametrize(("ending", "members"), ENDINGS, ids=["200", "500", "503", "none"])
 async def test_an_early_result_is_answered_at_once_and_stays(
-    hasty: Hasty, asked: dict[str, Any], ending: bytes | None
+    hasty: Hasty, ending: bytes | None, members: dict[str, Any]
 ) -> None:
     server, hasty.ending = hasty.server, ending
     async with asyncio.timeout(SOON_S):
-        assert (await server.call(**asked)).value == "done"
+        assert (await server.call(**members)).value == "done"
     await hasty.end()
-    if asked:
-        assert (await server.call(**asked)).value == "done"
+    if members:
+        assert (await server.call(**members)).value == "done"
     assert (await server.call(call_id="another")).value == "done"
     await until(lambda: hasty.posts == 2)  # the tool server may hear of its callback after the caller has its answer
 
 
-@pytest.mark.parametrize("ending", ENDINGS.values(), ids=ENDINGS)
-@pytest.mark.parametrize("asked", [{"call_id": "k"}, {}], ids=["keyed", "not"])
+@pytest.mark.parametrize(("ending", "members"), ENDINGS, ids=["200", "500", "503", "none"])
 async def test_an_early_consent_is_answered_at_once_and_stays(
-    hasty: Hasty, asked: dict[str, Any], ending: bytes | None
+    hasty: Hasty, ending: bytes | None, members: dict[str, Any]
 ) -> None:
     server, hasty.ending, hasty.message = hasty.server, ending, CONSENT
     for _ in range(2):
         async with asyncio.timeout(SOON_S):
-            refused = await server.call(**asked)
+            refused = await server.call(**members)
         challenge = refused.document["missing_requirements"]["authorization"][0]
         assert (refused.status, challenge["url"]) == (400, CONSENT["auth_url"])
         if not hasty.ends.is_set():
             await hasty.end()
     assert await (await server.invoked()).bring("done") == 200
-    assert (await server.call(**asked)).value == "done"
+    assert (await server.call(**members)).value == "done"
     assert hasty.posts == 1
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from gateway.core.errors import ErrorCode, GatewayError, unavailable
 from gateway.core.ports import NotDispatchedError
 from gateway.upstream.admission import Admission
-from tests.unit.admission.clock import TOOL, Clock, admission, enter
 from tests.unit.dispatch_gate import RecordingGate
+from tests.unit.upstream.admission.clock import TOOL, Clock, admission, enter
 
 CONCURRENCY, QUEUE = 2, 3
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]

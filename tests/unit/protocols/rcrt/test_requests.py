@@ -9,9 +9,9 @@ import pytest
 
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.ports import NotDispatchedError
-from tests.unit.backends.conftest import Crumbs
-from tests.unit.backends.crumbs import FAST_POLL, HELLO, facing, invocation, new_key, new_run, result_of, until
 from tests.unit.dispatch_gate import refusing
+from tests.unit.protocols.rcrt.conftest import Crumbs
+from tests.unit.protocols.rcrt.crumbs import FAST_POLL, HELLO, facing, invocation, new_key, new_run, result_of, until
 
 pytestmark = pytest.mark.anyio
 

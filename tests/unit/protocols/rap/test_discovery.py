@@ -9,9 +9,9 @@ import pytest
 
 from gateway.core.errors import ErrorCode
 from gateway.net.client import Origin
-from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, TOOL, Toolset, facing
-from tests.unit.backends.facing import head_of, refusal, reply
 from tests.unit.net.client.scripted import answering, listening, serving
+from tests.unit.protocols.rap.calling_back import CALLBACK_URL, INVOCATION, TOOL, Toolset, facing
+from tests.unit.upstream.facing import head_of, refusal, reply
 
 pytestmark = pytest.mark.anyio
 

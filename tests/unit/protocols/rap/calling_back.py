@@ -15,9 +15,9 @@ from gateway.offload import ChildTasks
 from gateway.protocols.rap.backend import CallbackBackend
 from gateway.upstream.admission import Admission
 from gateway.upstream.replica_url import Server as Place
-from tests.unit.backends.admitting import admission, context_of, settings_of
-from tests.unit.backends.facing import reply
 from tests.unit.net.client.scripted import Peer, Script, Server, serving
+from tests.unit.upstream.admitting import admission, context_of, settings_of
+from tests.unit.upstream.facing import reply
 
 KEY, CALL_ID, GROUP = CallKey("1"), "tg-1", "grp-1"
 LONE = SINGLE_CALL_GROUP + "grp-2"  # the group of a call that belongs to no conversation

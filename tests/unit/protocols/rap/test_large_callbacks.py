@@ -9,7 +9,7 @@ import pytest
 
 from gateway.core import jsontext
 from gateway.core.model import ToolFailure, ToolResult
-from tests.unit.backends.calling_back import KEY, Toolset, facing, message
+from tests.unit.protocols.rap.calling_back import KEY, Toolset, facing, message
 
 pytestmark = pytest.mark.anyio
 

@@ -17,10 +17,10 @@ from gateway.protocols.rcrt.answers import AnswerError, BrokenAnswerError
 from gateway.protocols.rcrt.client import RcrtClient, Timings
 from gateway.protocols.rcrt.tokens import Tokens
 from gateway.upstream.replica_url import Server as ToolServer
-from tests.unit.backends.admitting import PATIENCE_S
-from tests.unit.backends.crumbs import AGENT, OWNER, rcrt_settings
-from tests.unit.backends.facing import at_paths, head_of, paths, reply
 from tests.unit.net.client.scripted import Script, Server, pooled, serving
+from tests.unit.protocols.rcrt.crumbs import AGENT, OWNER, rcrt_settings
+from tests.unit.upstream.admitting import PATIENCE_S
+from tests.unit.upstream.facing import at_paths, head_of, paths, reply
 
 pytestmark = pytest.mark.anyio
 

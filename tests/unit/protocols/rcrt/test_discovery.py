@@ -10,11 +10,11 @@ import pytest
 
 from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.model import Listing
-from tests.unit.backends.conftest import Crumbs
-from tests.unit.backends.conftest import serving as crumbs_serving
-from tests.unit.backends.crumbs import AGENT, OWNER, facing
-from tests.unit.backends.facing import at_paths, paths, reply
 from tests.unit.net.client.scripted import Peer, Server, serving
+from tests.unit.protocols.rcrt.conftest import Crumbs
+from tests.unit.protocols.rcrt.conftest import serving as crumbs_serving
+from tests.unit.protocols.rcrt.crumbs import AGENT, OWNER, facing
+from tests.unit.upstream.facing import at_paths, paths, reply
 
 pytestmark = pytest.mark.anyio
 

@@ -14,8 +14,8 @@ from gateway.pipeline.challenges import (
     ChallengeStatusCache,
     ServerChallenge,
 )
-from tests.unit.admission.clock import Clock
 from tests.unit.net.client.scripted import until
+from tests.unit.upstream.admission.clock import Clock
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ import pytest
 from gateway.core.errors import ErrorCode
 from gateway.upstream.admission import Admission, BreakerRules
 from gateway.upstream.admission.breaker import Breaker
-from tests.unit.admission.clock import OPEN_FOR_S, Clock, admission, enter, refusal, succeed
+from tests.unit.upstream.admission.clock import OPEN_FOR_S, Clock, admission, enter, refusal, succeed
 
 RUNS_OUT_S = 5.0
 

@@ -13,10 +13,10 @@ from gateway.core.errors import ErrorCode
 from gateway.core.model import CallContext, Invocation
 from gateway.core.ports import NotDispatchedError
 from gateway.upstream.admission import BreakerRules
-from tests.unit.backends.calling_back import CALLBACK_URL, INVOCATION, OK, Toolset, facing
-from tests.unit.backends.facing import head_of, refusal, reply
 from tests.unit.dispatch_gate import RecordingGate, refusing
 from tests.unit.net.client.scripted import Peer, Script
+from tests.unit.protocols.rap.calling_back import CALLBACK_URL, INVOCATION, OK, Toolset, facing
+from tests.unit.upstream.facing import head_of, refusal, reply
 
 pytestmark = pytest.mark.anyio
 
@@ -81,8 +81,11 @@ REFUSED = [
 ]
 
 
-@pytest.mark.parametrize(("status", "message", "code"), REFUSED)
-@pytest.mark.parametrize("invocation", [INVOCATION, IDEMPOTENT], ids=["once", "idempotent"])
+@pytest.mark.parametrize(
+    ("status", "message", "code", "invocation"),
+    [*((*refused, INVOCATION) for refused in REFUSED), *((*REFUSED[number], IDEMPOTENT) for number in (6, 7))],
+    ids=lambda value: str(value) if isinstance(value, int) else "",
+)
 async def test_any_other_status_fails_the_call_at_once_unless_it_is_answered_already(
     status: int, message: str, code: str, invocation: Invocation, caplog: pytest.LogCaptureFixture
 ) -> None:

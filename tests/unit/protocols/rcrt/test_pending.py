@@ -11,8 +11,8 @@ import pytest
 from gateway.core.errors import GatewayError
 from gateway.core.model import CallKey, Invocation, ToolResult
 from gateway.protocols.rcrt import breadcrumbs as rcrt
-from tests.unit.backends.conftest import Crumbs
-from tests.unit.backends.crumbs import (
+from tests.unit.protocols.rcrt.conftest import Crumbs
+from tests.unit.protocols.rcrt.crumbs import (
     FAST_POLL,
     HELLO,
     SLOW_POLL,

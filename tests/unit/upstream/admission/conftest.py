@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.admission.clock import Clock
 from tests.unit.loops import anyio_backend
+from tests.unit.upstream.admission.clock import Clock
 
 __all__ = ["anyio_backend", "clock"]
 

@@ -17,8 +17,9 @@ from gateway.protocols.rcrt.breadcrumbs import Breadcrumb
 from gateway.protocols.rcrt.client import RcrtClient, Timings
 from gateway.protocols.rcrt.stream import EventStream, reconnect_wait_s
 from gateway.upstream.replica_url import Server as ToolServer
-from tests.unit.backends.conftest import Crumbs
-from tests.unit.backends.crumbs import (
+from tests.unit.net.client.scripted import DEADLINE_S, Peer, Script, Server, serving
+from tests.unit.protocols.rcrt.conftest import Crumbs
+from tests.unit.protocols.rcrt.crumbs import (
     FAST_POLL,
     HELLO,
     LIMITS,
@@ -29,7 +30,6 @@ from tests.unit.backends.crumbs import (
     rcrt_settings,
     until,
 )
-from tests.unit.net.client.scripted import DEADLINE_S, Peer, Script, Server, serving
 
 pytestmark = pytest.mark.anyio
 

@@ -16,8 +16,8 @@ from gateway.protocols.rcrt.backend import RcrtBackend
 from gateway.protocols.rcrt.client import Timings
 from gateway.upstream.admission import Admission
 from gateway.upstream.replica_url import Server
-from tests.unit.backends.admitting import admission, context_of, settings_of
-from tests.unit.backends.conftest import Crumbs
+from tests.unit.protocols.rcrt.conftest import Crumbs
+from tests.unit.upstream.admitting import admission, context_of, settings_of
 
 KEY = CallKey("1")
 OWNER = "00000000-0000-0000-0000-000000000001"

@@ -18,8 +18,8 @@ import pytest
 from gateway.http.edge import MAX_CALLBACK_BYTES
 from tests.flow.builds import Builds, builds
 from tests.flow.gateways import until
-from tests.unit.backends.calling_back import OK
-from tests.unit.backends.facing import reply
+from tests.unit.protocols.rap.calling_back import OK
+from tests.unit.upstream.facing import reply
 
 pytestmark = pytest.mark.anyio
 
