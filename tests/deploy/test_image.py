@@ -65,11 +65,13 @@ def test_it_has_the_versions_that_were_tested_and_says_which_is_ours(podman: Pod
     )
     done = podman.run("--rm", "--entrypoint=/opt/toolgate/bin/python", TAG, "-I", "-c", list_)
     assert done.returncode == 0, done.stderr
-    found: dict[str, str] = {
+    packages: dict[str, str] = {
         canonicalize_name(name): version for name, version in map(str.split, done.stdout.splitlines())
     }
-    assert found.pop("toolgate") == podman.inspect(TAG)["Config"]["Labels"]["org.opencontainers.image.version"]
-    assert differing(found) == {}
+    assert (
+        packages.pop("toolgate-gateway") == podman.inspect(TAG)["Config"]["Labels"]["org.opencontainers.image.version"]
+    )
+    assert differing(packages) == {}
 
 
 def test_without_a_configuration_it_says_so(podman: Podman) -> None:
