@@ -71,7 +71,7 @@ def test_a_list_is_cut_off_behind_as_many_tools_as_may_be_published() -> None:
 
 @pytest.mark.parametrize("most", [1, 2, 3, 4, 7, 8, 100])
 def test_a_long_list_is_split_in_several_goes(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lists, "SPLIT_AT_ONCE", 2)
+    monkeypatch.setattr(lists, "TOOLS_PER_SPLIT", 2)
     text = b' { "items" : [ {"id":"A.T0"} ,{"id":"A.T1"}\n, 2,[3] ,"4", {"id":"A.T5"},{"a": "],"} ] } '
     _, entries = lists.open_list(text, most, 100)
     expected = [{"id": "A.T0"}, {"id": "A.T1"}, 2, [3], "4", {"id": "A.T5"}, {"a": "],"}]
