@@ -95,10 +95,10 @@ class Callbacks:
         and looked up later. One that is too large or compressed leaves its call open for another that is not (RFC 9110,
         section 15.5.16).
         """
-        opened = self._tokens.open(token)
-        if opened is None:
+        call_and_run = self._tokens.open(token)
+        if call_and_run is None:
             return ErrorCode.NOT_FOUND
-        key, run = opened
+        key, run = call_and_run
         request.toolgate_call_id = public_id(key)
         if request.head.headers.get(b"content-encoding", IDENTITY).lower() != IDENTITY:
             return await self._refuse_compressed(request, key)

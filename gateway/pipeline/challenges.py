@@ -87,8 +87,8 @@ class ChallengeLinks:
             return {key: value for key, value in challenge.items() if key != "check_url"}
         return challenge | {"check_url": self._url(backend, check_url)}
 
-    def _url(self, backend: str, asked: str) -> str:
-        text = jsontext.encode([backend, asked, self._clock() + self._lifetime_s + CLOCKS_DIFFER_S])
+    def _url(self, backend: str, target: str) -> str:
+        text = jsontext.encode([backend, target, self._clock() + self._lifetime_s + CLOCKS_DIFFER_S])
         token = base64.urlsafe_b64encode(self._sealer.seal(text, ASSOCIATED_DATA)).rstrip(b"=").decode()
         return self.public_url() + PATH + token
 
@@ -100,23 +100,23 @@ class ChallengeLinks:
         """The challenge of a token; None for a token that is invalid or has expired."""
         try:
             sealed = base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
-            backend, asked, expires = jsontext.decode(self._sealer.open(sealed, ASSOCIATED_DATA))
+            backend, target, expires = jsontext.decode(self._sealer.open(sealed, ASSOCIATED_DATA))
         except (ValueError, Unsealable):
             return None
-        if _is_key(asked):  # its record has an end of its own
-            return CallChallenge(backend, CallKey(asked))
-        return ServerChallenge(backend, asked) if self._clock() < expires else None
+        if _is_key(target):  # its record has an end of its own
+            return CallChallenge(backend, CallKey(target))
+        return ServerChallenge(backend, target) if self._clock() < expires else None
 
 
-def _is_key(asked: str) -> bool:
+def _is_key(target: str) -> bool:
     """Whether a token holds the key of a call in place of a URL, which has a slash."""
-    return "/" not in asked
+    return "/" not in target
 
 
 def digest(challenge: Challenge) -> str:
     """A short name of a challenge, to count by."""
-    asked = challenge.check_url if isinstance(challenge, ServerChallenge) else challenge.key
-    return blake2b(f"{challenge.backend}\n{asked}".encode(), digest_size=16).hexdigest()
+    target = challenge.check_url if isinstance(challenge, ServerChallenge) else challenge.key
+    return blake2b(f"{challenge.backend}\n{target}".encode(), digest_size=16).hexdigest()
 
 
 class ChallengeStatusCache:
@@ -192,7 +192,7 @@ class Consents:
 
         A call that waits for its user itself has an end that its repetition gets, whatever it is.
         """
-        urls = [one["check_url"] for one in awaited.challenges if "check_url" in one]
+        urls = [challenge["check_url"] for challenge in awaited.challenges if "check_url" in challenge]
         pending = [self._challenges.at(url) for url in urls]
         until = time.monotonic() + self._hold_s
         while True:
@@ -200,7 +200,7 @@ class Consents:
             for challenge, status in zip(pending, statuses, strict=True):
                 if status == FAILED and not isinstance(challenge, CallChallenge):
                     raise GatewayError(ErrorCode.MISSING_REQUIREMENTS, NOT_AUTHORIZED)
-            pending = [each for each, status in zip(pending, statuses, strict=True) if status == PENDING]
+            pending = [challenge for challenge, status in zip(pending, statuses, strict=True) if status == PENDING]
             if not pending:
                 return
             if time.monotonic() + SHARED_S > until:

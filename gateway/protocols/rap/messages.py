@@ -201,8 +201,8 @@ def decode_callback(
     kind = document.get("type")
     if isinstance(kind, str) and kind not in _MESSAGES:
         return UNKNOWN
-    named = document.get("tool_call_id" if kind == "subscription_event" else "id")
-    if named not in (None, own_id) or document.get("group_id") not in (None, own_group):
+    message_id = document.get("tool_call_id" if kind == "subscription_event" else "id")
+    if message_id not in (None, own_id) or document.get("group_id") not in (None, own_group):
         return FOREIGN
     if not isinstance(kind, str):
         return Refused("it has no type")

@@ -39,14 +39,14 @@ class CallbackTargets:
         An endpoint below the URL of a replica is the same path below the URL of each; another path at its origin is
         that path at the origin of each. All replicas share an endpoint that is elsewhere.
         """
-        found = self.find(url)
-        if found is None:
+        target_there = self.find(url)
+        if target_there is None:
             return {}
-        pool, target = found
-        named = [server for server in self._servers if server.pool.origin == pool.origin]
-        if not named:
-            return dict.fromkeys(self._servers, found)
-        above = [base for base in (server.target("/") for server in named) if target.startswith(base)]
+        pool, target = target_there
+        own_servers = [server for server in self._servers if server.pool.origin == pool.origin]
+        if not own_servers:
+            return dict.fromkeys(self._servers, target_there)
+        above = [base for base in (server.target("/") for server in own_servers) if target.startswith(base)]
         if not above:
             return {server: (server.pool, target) for server in self._servers}
         below = target[len(max(above, key=len)) :]

@@ -107,15 +107,15 @@ def _is_schema(schema: JsonObject) -> bool:
 
 def _definition(manifest: _Manifest, tool: _Tool) -> ToolDefinition:
     # A dot or an @ in a name is part of it here, not where a toolkit ends or a version begins.
-    named = naming.tool_and_version(naming.word(tool.name), None, manifest.name)
+    identity = naming.tool_and_version(naming.word(tool.name), None, manifest.name)
     annotations = tool.annotations or {}
-    known = {key: annotations[key] for key, kind in ANNOTATIONS.items() if isinstance(annotations.get(key), kind)}
+    valid = {key: annotations[key] for key, kind in ANNOTATIONS.items() if isinstance(annotations.get(key), kind)}
     return ToolDefinition(
-        tool=named.tool,
-        version=named.version,
-        name=naming.published_name(named.tool),
+        tool=identity.tool,
+        version=identity.version,
+        name=naming.published_name(identity.tool),
         description=tool.description,
-        input_schema=tool.input_schema | ({"x-rap-annotations": known} if known else {}),
+        input_schema=tool.input_schema | ({"x-rap-annotations": valid} if valid else {}),
         output_schema={},  # the protocol has none
         remote_id=tool.name,
         toolkit_description=manifest.description,
@@ -133,7 +133,7 @@ def _within_bounds(text: bytes, builder: ListBuilder) -> Json:
     head = {name: getattr(top, name) for name in ("name", "endpoint", "description")}
     if sum(map(len, head.values())) > MAX_HEAD_BYTES:
         raise JsonError(f"it says more than {MAX_HEAD_BYTES} bytes besides its tools")
-    document: dict[str, Any] = {name: decode(bytes(said)) for name, said in head.items() if bytes(said) != b"null"}
+    document: dict[str, Any] = {name: decode(bytes(part)) for name, part in head.items() if bytes(part) != b"null"}
     is_array = begin_of(top.tools) == b"["
     return document | {"tools": _tools(top.tools, builder) if is_array else decode(bytes(top.tools))}
 

@@ -128,9 +128,9 @@ def config_of(invocation: Invocation) -> str | None:
     steps = arguments.get("steps")
     if invocation.tool.remote_id == WORKFLOW and isinstance(steps, list):
         for step in steps:
-            given = step.get("input") if isinstance(step, dict) else None
-            if isinstance(given, dict):
-                _check_config(given.get("config_id"), invocation, "steps")
+            step_input = step.get("input") if isinstance(step, dict) else None
+            if isinstance(step_input, dict):
+                _check_config(step_input.get("config_id"), invocation, "steps")
     return _check_config(arguments.get("config_id"), invocation, "config_id")
 
 
@@ -192,13 +192,13 @@ def ids_answered(crumb: Breadcrumb) -> tuple[str, ...]:
     """
     if crumb.schema != TOOL_RESPONSE:
         return ()
-    named = _given(crumb.context or {}, "request_id", "requestId")
-    if isinstance(named, str):
-        return (named,)
+    answered_id = _member(crumb.context or {}, "request_id", "requestId")
+    if isinstance(answered_id, str):
+        return (answered_id,)
     return tuple(tag.removeprefix(ANSWER_TAG) for tag in crumb.tags if tag.startswith(ANSWER_TAG))
 
 
-def _given(context: JsonObject, present: str, older: str) -> Json:
+def _member(context: JsonObject, present: str, older: str) -> Json:
     """A member under its present name or its older one, whichever is not null."""
     value = context.get(present)
     return context.get(older) if value is None else value
@@ -211,7 +211,7 @@ def decode_response(context: JsonObject | None, *, idempotent: bool) -> ToolResu
     """
     if context is None:
         return ToolResult(failure=BROKEN)
-    output, error, status = _given(context, "output", "result"), context.get("error"), context.get("status")
+    output, error, status = _member(context, "output", "result"), context.get("error"), context.get("status")
     if status is None:
         status = "success" if error is None else "error"
     duration_ms = _duration(context)
@@ -230,8 +230,8 @@ def _duration(context: JsonObject) -> float | None:
     """The time of the process; failing that, the runner's own, which counts waiting for a place."""
     metadata = context.get("metadata")
     own = metadata.get("duration_ms") if isinstance(metadata, dict) else None
-    found = map(duration, (own, context.get("execution_time_ms"), context.get("executionTime")))
-    return next((value for value in found if value is not None), None)
+    durations = map(duration, (own, context.get("execution_time_ms"), context.get("executionTime")))
+    return next((value for value in durations if value is not None), None)
 
 
 def not_stored(*, idempotent: bool) -> ToolResult:

@@ -86,8 +86,8 @@ class RcrtClient:
 
     async def find_request(self, request_id: str) -> str | None:
         """The id of a request's breadcrumb by its tag, which is ours alone."""
-        found = await self.find(self._request_schema, OWN_TAG + request_id, limit=1)
-        return next((crumb.id for crumb in found if crumb is not None), None)
+        crumbs = await self.find(self._request_schema, OWN_TAG + request_id, limit=1)
+        return next((crumb.id for crumb in crumbs if crumb is not None), None)
 
     async def find_text(self, schema: str, tag: str, *, limit: int, offset: int = 0, context: bool = False) -> Reply:
         """As `find`, before it is read."""

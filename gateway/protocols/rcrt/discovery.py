@@ -74,12 +74,12 @@ class Discovery:
         if not self._has_code or monotonic() - self._seen_at.get(tool, float("-inf")) < self._client.timings.seen_s:
             return True
         try:
-            found = await self._client.find(rcrt.TOOL_CODE, rcrt_tools.TOOL_TAG + tool, limit=SAME_NAME)
+            crumbs = await self._client.find(rcrt.TOOL_CODE, rcrt_tools.TOOL_TAG + tool, limit=SAME_NAME)
         except FAILURES:
             return True
         is_there = any(
             rcrt_tools.is_callable(crumb, self._workspace, needs_approval=self._needs_approval)
-            for crumb in found
+            for crumb in crumbs
             if crumb is not None
         )
         if is_there:
@@ -107,10 +107,10 @@ class Discovery:
         return list(found.values())
 
     async def _read_changed(self, crumbs: list[rcrt.Breadcrumb]) -> None:
-        known = self._read
-        self._read = {crumb.id: known[crumb.id] for crumb in crumbs if crumb.id in known}
+        previous = self._read
+        self._read = {crumb.id: previous[crumb.id] for crumb in crumbs if crumb.id in previous}
         self._values = sum(read.values for read in self._read.values())
-        changed = [crumb for crumb in crumbs if crumb.id not in known or known[crumb.id].stamp != _stamp(crumb)]
+        changed = [crumb for crumb in crumbs if crumb.id not in previous or previous[crumb.id].stamp != _stamp(crumb)]
         for start in range(0, len(changed), MAX_PARALLEL_READS):
             reading = (self._read_one(crumb) for crumb in changed[start : start + MAX_PARALLEL_READS])
             for failure in await asyncio.gather(*reading, return_exceptions=True):

@@ -36,22 +36,18 @@ UNTAGGED_PER_POLL = 50
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class PendingCall:
-    """A run of a call whose outcome is looked for. `request_id` is that of its request.
-
-    `place` is the timer that ends the place of a workflow, while it holds one. `crumb_ids` are the known breadcrumbs of
-    its request, seldom more than one.
-    """
+    """A run of a call whose outcome is looked for."""
 
     key: CallKey
     run: str
     idempotent: bool = False
     is_workflow: bool = False
-    place: asyncio.TimerHandle | None = None
-    crumb_ids: set[str] = field(default_factory=set)
-    nudge: asyncio.Event = field(default_factory=asyncio.Event)
+    place: asyncio.TimerHandle | None = None  # of a workflow that holds one: the timer that ends that
+    crumb_ids: set[str] = field(default_factory=set)  # known breadcrumbs of its request, seldom more than one
+    nudge: asyncio.Event = field(default_factory=asyncio.Event)  # it is to be polled for soon
     watch: asyncio.Task[None] | None = None
     settling: asyncio.Task[None] | None = None
-    request_id: str = field(init=False)
+    request_id: str = field(init=False)  # of its request, which the response repeats
 
     def __post_init__(self) -> None:
         self.request_id = rcrt.request_id(self.key, self.run)
@@ -114,9 +110,9 @@ class PendingCalls:
     def resume(self, key: CallKey, run: str) -> None:
         """Polls for a run soon, and begins to look for its outcome unless it is looked for already."""
         call = PendingCall(key=key, run=run)
-        if (known := self._by_id.get(call.request_id)) is None:
+        if (earlier := self._by_id.get(call.request_id)) is None:
             self.add(call)
-        (known or call).nudge.set()
+        (earlier or call).nudge.set()
 
     def created(self, request_id: str, crumb_id: str) -> None:
         """Notes the breadcrumb of a request that is stored; a response may name it."""

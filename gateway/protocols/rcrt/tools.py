@@ -21,15 +21,15 @@ APPROVED = "approved"  # the newer edition runs nothing without this tag; the ol
 def tool_name(crumb: Breadcrumb) -> str:
     """What a runner calls the tool. Raises DefinitionError when no request could reach it."""
     tagged = [tag.removeprefix(TOOL_TAG) for tag in crumb.tags if tag.startswith(TOOL_TAG)]
-    named = (crumb.context or {}).get("name")
-    if not isinstance(named, str) or not named:
+    name = (crumb.context or {}).get("name")
+    if not isinstance(name, str) or not name:
         if not tagged:
             raise DefinitionError("neither its context nor its tags name it")
         return tagged[0]
     # A runner looks for the breadcrumb by its tag and for the code by its name.
-    if named not in tagged:
-        raise DefinitionError(f"its tags do not name it as its context does, {TOOL_TAG}{named[:64]}")
-    return named
+    if name not in tagged:
+        raise DefinitionError(f"its tags do not name it as its context does, {TOOL_TAG}{name[:64]}")
+    return name
 
 
 def is_callable(crumb: Breadcrumb, workspace: str, *, needs_approval: bool) -> bool:
@@ -53,12 +53,12 @@ def read_catalog(encoded_bounds: bytes, text: bytes) -> tuple[bytes, ...]:
     """
     builder = ListBuilder(decode_bounds(encoded_bounds))
     try:
-        found = decode(text, MAX_DEPTH)
+        documents = decode(text, MAX_DEPTH)
     except JsonError as exc:
         return (encode(Summary(failure=f"not JSON: {exc}")),)
-    if not isinstance(found, list):
+    if not isinstance(documents, list):
         return (encode(Summary(failure="not a list")),)
-    crumb = decode_crumb(found[0]) if found else None
+    crumb = decode_crumb(documents[0]) if documents else None
     entries = (crumb.context or {}).get("tools") if crumb else None
     for _, entry in builder.numbered(entries if isinstance(entries, list) else []):
         tool = _object(entry)
@@ -79,29 +79,29 @@ def _definition(
     source: JsonObject, name: str, version: str | None, description: str | None, toolkit: str
 ) -> tuple[ToolDefinition, tuple[str, ...]]:
     # A dot or an @ in a name is part of it, not where a toolkit ends or a version begins: names have neither.
-    named = naming.tool_and_version(naming.word(name), version, toolkit)
+    identity = naming.tool_and_version(naming.word(name), version, toolkit)
     examples = source.get("examples")
     definition = ToolDefinition(
-        tool=named.tool,
-        version=named.version,
-        name=naming.published_name(named.tool),
+        tool=identity.tool,
+        version=identity.version,
+        name=naming.published_name(identity.tool),
         description=description or "",
         input_schema=_schema(source, "input", source.get("parameters")),
         output_schema=_schema(source, "output", None),
         remote_id=name,
         examples=examples if isinstance(examples, list) and examples else None,
     )
-    return definition, named.warnings
+    return definition, identity.warnings
 
 
 def _schema(source: JsonObject, which: str, last: Json) -> JsonObject:
     """The first schema there is under its present name or older ones; without one, anything goes."""
     older = _object(source.get("definition"))
     candidates = (source.get(f"{which}_schema"), source.get(f"{which}Schema"), older.get(f"{which}Schema"), last)
-    found: Json = next((candidate for candidate in candidates if candidate is not None), {})
-    if not isinstance(found, dict):
+    schema: Json = next((candidate for candidate in candidates if candidate is not None), {})
+    if not isinstance(schema, dict):
         raise DefinitionError(f"its {which} schema is not an object")
-    return found
+    return schema
 
 
 def _object(value: Json) -> JsonObject:

@@ -170,8 +170,8 @@ class Admission(Generic[T]):
             lease.failed(reason)
         self._record(lease)
         left.in_flight -= 1
-        taken = _lease(replica, lease.tool)
-        lease.replica, lease.generation, lease.tool_generation = replica, taken.generation, taken.tool_generation
+        new = _lease(replica, lease.tool)
+        lease.replica, lease.generation, lease.tool_generation = replica, new.generation, new.tool_generation
         lease.answered = None
         if not may_return:
             lease.tried = tried
