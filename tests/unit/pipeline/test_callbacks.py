@@ -60,7 +60,7 @@ def test_a_digest_for_another_purpose_is_no_token() -> None:
 def test_a_token_with_any_other_character_anywhere_is_not_ours() -> None:
     token = tokens(NEW).mint(CALL, RUN)
     for at, was in enumerate(token):
-        for other in set(string.printable) - {was}:
+        for other in sorted(set(string.printable) - {was})[at % 9 :: 9]:
             assert tokens(NEW).open(token[:at] + other + token[at + 1 :]) is None
 
 

@@ -185,7 +185,7 @@ STEP = st.one_of(
 
 
 @pytest.mark.parametrize("new_loop", LOOPS, ids=["asyncio", "uvloop"])
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(steps=st.lists(STEP, max_size=60))
 def test_no_place_is_lost_or_given_twice_in_any_order_of_events(
     new_loop: Callable[[], asyncio.AbstractEventLoop], steps: list[tuple[str, int]]
