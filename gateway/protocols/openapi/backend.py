@@ -89,7 +89,14 @@ class OpenApiBackend:
         """Sends a call, and follows where a redirect leads it. Raises TransportError."""
         plan, server = plan_of(invocation), lease.replica.target
         own = self._credentials.own(plan.access)
-        send = partial(self._send_to, server, own, request, invocation, deadline)
+        once = partial(self._send_once, server, own, request, invocation, deadline)
+
+        def send(target: bytes) -> Awaitable[Reply]:
+            """Sends the request to a target, with a token that was issued if it takes one."""
+            if own.issued is None:
+                return once(target)
+            return own.issued.authorized(partial(once, target), deadline - monotonic())
+
         target = server.target(request.path)
         try:
             reply = await send(target)
@@ -129,21 +136,6 @@ class OpenApiBackend:
             except TransportError as exc:  # the first of these requests did arrive
                 raise TransportError(exc.kind, str(exc), sent=True) from exc
         return reply
-
-    def _send_to(
-        self,
-        server: Server,
-        own: OwnCredentials,
-        request: WireRequest,
-        invocation: Invocation,
-        deadline: float,
-        target: bytes,
-    ) -> Awaitable[Reply]:
-        """Sends a request to a target, with a token that was issued if it takes one. Raises TransportError."""
-        if own.issued is None:
-            return self._send_once(server, own, request, invocation, deadline, target)
-        send = partial(self._send_once, server, own, request, invocation, deadline, target)
-        return own.issued.authorized(send, deadline - monotonic())
 
     def _send_once(
         self,

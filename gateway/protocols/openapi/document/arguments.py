@@ -14,17 +14,10 @@ from gateway.protocols.openapi.document import media
 from gateway.protocols.openapi.document.conversion import Converter
 from gateway.protocols.openapi.document.kinds import SCALARS, VALUES, kinds_of, of_kinds, restricted
 from gateway.protocols.openapi.document.operations import Operation
-from gateway.protocols.openapi.document.plan import METHOD_FIELD, OperationError, Style, UnresolvedError, Where
+from gateway.protocols.openapi.document.plan import METHOD_FIELD, STYLES, OperationError, Style, UnresolvedError, Where
 from gateway.protocols.openapi.document.serialise import PLACEHOLDER, query_names, split_path
 
 ORDER: tuple[Where, ...] = ("path", "query", "querystring", "header", "cookie")
-STYLES: dict[Where, tuple[Style, ...]] = {  # the first is the default
-    "path": ("simple", "label", "matrix"),
-    "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
-    "querystring": ("form",),
-    "header": ("simple",),
-    "cookie": ("form", "cookie"),
-}
 BODY = "body"  # the argument that is the body, and nothing else
 
 # The names of arguments that the large model APIs take.
@@ -33,42 +26,36 @@ MAX_NAME = 256  # characters of a header or cookie
 _FOREIGN = re.compile(r"[^A-Za-z0-9_.-]")
 
 KEY_HEADER = "idempotency-key"  # sent as the operator says
+
+
+def _names(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # Headers that no argument sets: OpenAPI excludes three of them; others frame the request, or are ours.
-OURS = frozenset(
-    {"accept", "content-type", "authorization", "accept-encoding", "content-encoding", "content-length", "host", "te"}
-    | {"connection", "cookie", "expect", "forwarded", KEY_HEADER, "keep-alive", "trailer", "transfer-encoding"}
-    | {"traceparent", "tracestate", "upgrade", "user-agent", "via"}
+OURS = _names(
+    f"""
+    {KEY_HEADER} accept content-type authorization accept-encoding content-encoding content-length host te
+    connection cookie expect forwarded keep-alive trailer transfer-encoding traceparent tracestate upgrade
+    user-agent via
+    """
 )
 OUR_PREFIXES = ("proxy-", "sec-", "x-forwarded-")
 # Headers by which servers, and proxies before them, take a request for another method, path, host or address: only the
 # operator may set one.
-OVERRIDES = frozenset(
-    {"x-http-method-override", "x-http-method", "x-method-override", "http-method-override", "x-method"}
-    | {"x-original-url", "x-original-uri", "x-original-path", "x-original-method", "x-original-host", "x-rewrite-url"}
-    | {"x-rewrite-uri", "x-request-uri", "x-request-url", "x-url-scheme", "x-proxy-url", "x-http-destinationurl"}
-    | {
-        "x-accel-redirect",
-        "x-accel-internal",
-        "x-sendfile",
-        "x-host",
-        "x-http-host",
-        "x-http-host-override",
-        "base-url",
-    }
-    | {"x-real-ip", "real-ip", "client-ip", "x-client-ip", "true-client-ip", "x-true-client-ip", "x-cluster-client-ip"}
-    | {"cf-connecting-ip", "cf-connecting-ipv6", "cf-pseudo-ipv4", "fastly-client-ip", "fly-client-ip", "x-remote-ip"}
-    | {
-        "x-remote-addr",
-        "remote-addr",
-        "x-remote-host",
-        "x-originating-ip",
-        "x-proxyuser-ip",
-        "x-custom-ip-authorization",
-    }
-    | {"x-azure-clientip", "x-azure-socketip", "x-appengine-user-ip", "x-nf-client-connection-ip", "x-vercel-ip"}
-    | {"x-forwarded", "x-forward-for", "x-forwarder-for", "forwarded-for", "forwarded-for-ip"}
-    | {"x-source-ip", "x-scheme", "x-envoy-original-path", "x-envoy-original-host", "x-envoy-external-address"}
-    | {"x-remote-user", "remote-user", "x-authenticated-user", "x-ssl-client-cert", "x-ssl-client-verify"}
+OVERRIDES = _names(
+    """
+    x-http-method-override x-http-method x-method-override http-method-override x-method x-original-url
+    x-original-uri x-original-path x-original-method x-original-host x-rewrite-url x-rewrite-uri x-request-uri
+    x-request-url x-url-scheme x-proxy-url x-http-destinationurl x-accel-redirect x-accel-internal x-sendfile x-host
+    x-http-host x-http-host-override base-url x-real-ip real-ip client-ip x-client-ip true-client-ip
+    x-true-client-ip x-cluster-client-ip cf-connecting-ip cf-connecting-ipv6 cf-pseudo-ipv4 fastly-client-ip
+    fly-client-ip x-remote-ip x-remote-addr remote-addr x-remote-host x-originating-ip x-proxyuser-ip
+    x-custom-ip-authorization x-azure-clientip x-azure-socketip x-appengine-user-ip x-nf-client-connection-ip
+    x-vercel-ip x-forwarded x-forward-for x-forwarder-for forwarded-for forwarded-for-ip x-source-ip x-scheme
+    x-envoy-original-path x-envoy-original-host x-envoy-external-address x-remote-user remote-user
+    x-authenticated-user x-ssl-client-cert x-ssl-client-verify
+    """
 )
 
 
@@ -250,7 +237,7 @@ def _content(node: JsonObject, where: Where, converter: Converter) -> tuple[str,
 
 
 def _style(where: Where, node: JsonObject) -> tuple[Style, bool]:
-    style: Style = node.get("style") or STYLES[where][0]
+    style: Style = node.get("style") or (STYLES[where] or ("form",))[0]
     explode = node.get("explode")
     return style, explode if isinstance(explode, bool) else style in ("form", "cookie")
 

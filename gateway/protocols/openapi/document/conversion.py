@@ -5,7 +5,7 @@ What 3.0 says in its own way is understood in documents of 3.1 too, where it mea
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -32,6 +32,7 @@ _TOO_DEEP = "One of its schemas is nested too deeply."
 
 _MARKS: dict[Direction, str] = {"input": "readOnly", "patch": "readOnly", "output": "writeOnly", "exact": ""}
 ANNOTATIONS = frozenset({"title", "description", "default", "deprecated", "examples"})
+COUNTED = ("Length", "Items", "Contains", "Properties")
 TYPES = frozenset({"array", "boolean", "integer", "null", "number", "object", "string"})
 NULL: JsonObject = {"type": "null"}
 INT_OR_STRING = "int-or-string"  # of Kubernetes, whose documents of Swagger 2.0 call a port's number or name a string
@@ -318,39 +319,29 @@ class Conversion:
         self._schemas.warn(f"A schema has the {keyword} {str(value)[:SHOWN]!r}, which there is not; it is left out.")
 
 
-_CONVERSIONS: dict[str, Callable[[Conversion, _SchemaUnderWay, str, Json], None]] = {
-    "$ref": Conversion._reference,
-    "$dynamicRef": Conversion._reference,
-    "$schema": Conversion._dialect,
-    "title": Conversion._text,
-    "description": Conversion._text,
-    "type": Conversion._type,
-    "enum": Conversion._enum,
-    "pattern": Conversion._pattern,
-    "minimum": Conversion._bound,
-    "maximum": Conversion._bound,
-    "exclusiveMinimum": Conversion._exclusive,
-    "exclusiveMaximum": Conversion._exclusive,
-    "properties": Conversion._properties,
-    "patternProperties": Conversion._by_pattern,
-    "dependentSchemas": Conversion._dependent_schemas,
-    "dependentRequired": Conversion._dependent_required,
-    "dependencies": Conversion._dependencies,
-    "additionalProperties": Conversion._others,
-    "unevaluatedProperties": Conversion._others,
-    "propertyNames": Conversion._one,
-    "unevaluatedItems": Conversion._one,
-    "then": Conversion._branch,
-    "else": Conversion._branch,
-    "not": Conversion._condition,
-    "if": Conversion._condition,
-    "contains": Conversion._condition,
-    "items": Conversion._items,
-    "prefixItems": Conversion._items,
-    "allOf": Conversion._all_of,
-    "anyOf": Conversion._any_of,
-    "oneOf": Conversion._any_of,
-}
+_METHODS: Sequence[tuple[Callable[[Conversion, _SchemaUnderWay, str, Json], None], str]] = (
+    (Conversion._reference, "$ref $dynamicRef"),
+    (Conversion._dialect, "$schema"),
+    (Conversion._text, "title description"),
+    (Conversion._type, "type"),
+    (Conversion._enum, "enum"),
+    (Conversion._pattern, "pattern"),
+    (Conversion._bound, "minimum maximum"),
+    (Conversion._exclusive, "exclusiveMinimum exclusiveMaximum"),
+    (Conversion._properties, "properties"),
+    (Conversion._by_pattern, "patternProperties"),
+    (Conversion._dependent_schemas, "dependentSchemas"),
+    (Conversion._dependent_required, "dependentRequired"),
+    (Conversion._dependencies, "dependencies"),
+    (Conversion._others, "additionalProperties unevaluatedProperties"),
+    (Conversion._one, "propertyNames unevaluatedItems"),
+    (Conversion._branch, "then else"),
+    (Conversion._condition, "not if contains"),
+    (Conversion._items, "items prefixItems"),
+    (Conversion._all_of, "allOf"),
+    (Conversion._any_of, "anyOf oneOf"),
+)
+_CONVERSIONS = {keyword: convert for convert, keywords in _METHODS for keyword in keywords.split()}
 
 
 class Converter(DocumentSchemas):
@@ -400,54 +391,23 @@ class Converter(DocumentSchemas):
 _DECIDING = ("$ref", "allOf", "anyOf", "const", "else", "if", "not", "oneOf", "then")
 
 
-def _is_text(value: Json) -> bool:
-    return isinstance(value, str)
-
-
 def is_number(value: Json) -> bool:
     """Whether a value is a number, which a boolean is not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_positive(value: Json) -> bool:
-    return is_number(value) and value > 0
 
 
 def _is_count(value: Json) -> bool:
     return is_number(value) and value >= 0 and value == int(value)
 
 
-def _is_true(value: Json) -> bool:
-    return value is True
-
-
-def _is_anything(_: Json) -> bool:
-    return True
-
-
-def _is_list(value: Json) -> bool:
-    return isinstance(value, list)
-
-
 # Keywords that are taken as they are if their value is one that they may have; other keywords are left out.
 PLAIN: dict[str, Callable[[Json], bool]] = {
-    "format": _is_text,
-    "contentEncoding": _is_text,
-    "contentMediaType": _is_text,
-    "default": _is_anything,
-    "const": _is_anything,
-    "examples": _is_list,
-    "deprecated": _is_true,
-    "uniqueItems": _is_true,
-    "multipleOf": _is_positive,
-    "minLength": _is_count,
-    "maxLength": _is_count,
-    "minItems": _is_count,
-    "maxItems": _is_count,
-    "minContains": _is_count,
-    "maxContains": _is_count,
-    "minProperties": _is_count,
-    "maxProperties": _is_count,
+    **dict.fromkeys(("format", "contentEncoding", "contentMediaType"), lambda value: isinstance(value, str)),
+    **dict.fromkeys(("default", "const"), lambda value: True),
+    **dict.fromkeys(("deprecated", "uniqueItems"), lambda value: value is True),
+    "examples": lambda value: isinstance(value, list),
+    "multipleOf": lambda value: is_number(value) and value > 0,
+    **dict.fromkeys((f"{bound}{what}" for bound in ("min", "max") for what in COUNTED), _is_count),
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from codecs import BOM_UTF8
 from collections.abc import Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
@@ -144,13 +144,8 @@ def _dialect(root: JsonObject) -> tuple[Dialect, list[str]]:
     match = VERSION.fullmatch(str(root["openapi"]))
     if match is None:
         raise DocumentError(f"The document is OpenAPI {_shown(root['openapi'])}; 3.0, 3.1 and 3.2 are supported.")
-    match match[1]:
-        case "0":
-            return "3.0", []
-        case "1":
-            return "3.1", []
-        case "2":
-            return "3.2", []
+    if match[1] in ("0", "1", "2"):
+        return cast(Dialect, f"3.{match[1]}"), []
     return "3.2", [f"The document is OpenAPI {_shown(root['openapi'])}; it is read as 3.2."]
 
 

@@ -12,19 +12,11 @@ from gateway.core.model import Json, JsonObject, Rejected
 from gateway.core.wire import is_token
 from gateway.protocols.common.listing import MAX_SHOWN
 from gateway.protocols.openapi.document.document import Document
-from gateway.protocols.openapi.document.plan import METHODS, OperationError
+from gateway.protocols.openapi.document.plan import METHODS, STYLES, OperationError
 from gateway.protocols.openapi.document.serialise import PLACEHOLDER, split_path
 
 NEVER = frozenset(("TRACE", "CONNECT"))
 MAX_ALTERNATIVES = 100  # of the security of an operation, each of which is looked at for each operation
-# Which styles a parameter may have, by where it is; the first is the one of those that say nothing (3.2, Parameter).
-STYLES = {
-    "path": ("simple", "label", "matrix"),
-    "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
-    "querystring": (),
-    "header": ("simple",),
-    "cookie": ("form", "cookie"),
-}
 # Of these every operation has some.
 MEMBERS = frozenset(("operationId", "summary", "description", "parameters", "requestBody", "responses"))
 MAX_METHOD = 64  # characters

@@ -12,10 +12,10 @@ from msgspec import Struct
 
 from gateway.core.model import Json, JsonObject
 from gateway.protocols.openapi.document import media
-from gateway.protocols.openapi.document.arguments import STYLES, is_field_name
+from gateway.protocols.openapi.document.arguments import is_field_name
 from gateway.protocols.openapi.document.conversion import Converter
 from gateway.protocols.openapi.document.kinds import VALUES, kinds_of, of_kinds, restricted
-from gateway.protocols.openapi.document.plan import BodyKind, Field, OperationError, Style
+from gateway.protocols.openapi.document.plan import STYLES, BodyKind, Field, OperationError, Style
 from gateway.protocols.openapi.document.schemas import Direction, texts_of
 
 FORM, MULTIPART = "application/x-www-form-urlencoded", "multipart/form-data"

@@ -27,6 +27,14 @@ Where = Literal["path", "query", "querystring", "header", "cookie"]
 Style = Literal[
     "simple", "label", "matrix", "form", "spaceDelimited", "pipeDelimited", "deepObject", "cookie"
 ]  # OpenAPI 3.2, Style Values
+# Which styles a parameter may have, by where it is; the first is the one of those that say nothing (3.2, Parameter).
+STYLES: Mapping[str, tuple[Style, ...]] = {
+    "path": ("simple", "label", "matrix"),
+    "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
+    "querystring": (),
+    "header": ("simple",),
+    "cookie": ("form", "cookie"),
+}
 DeepArrays = Literal["repeat", "brackets", "indexes"]
 BodyKind = Literal["json", "lines", "form", "multipart", "text", "bytes"]
 
