@@ -120,13 +120,6 @@ class Edge:
         self._default = surfaces[0]
         self._refuse = refuse
         self._callback = callback
-        self._callback_route = _Route(
-            surface=self._default,
-            answer=self._receive,
-            path=CALLBACK.path,
-            operation=CALLBACK.operation,
-            max_bytes=MAX_CALLBACK_BYTES,
-        )
         self._rest = rest
         self._ip_of = ip_of
         self._observer = observer
@@ -288,7 +281,13 @@ class Edge:
             if origin is not None and not self._allows_page(origin):
                 return self._fixed(scope, _refuse_origin)
         if path.startswith(CALLBACKS) and method == "POST":
-            return self._callback_route
+            return _Route(  # made anew: one that is kept would lead back here, and outlive the next reload
+                surface=self._default,
+                answer=self._receive,
+                path=CALLBACK.path,
+                operation=CALLBACK.operation,
+                max_bytes=MAX_CALLBACK_BYTES,
+            )
         return None
 
     def _of_family(self, scope: Scope) -> _Route | None:
