@@ -14,10 +14,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from gateway.demo.rcrt_runner import OWNER_ID, WORKSPACE, Runner, Store, ToolRequest, stock_tools
+from gateway.demo.rcrt_runner import OWNER_ID, WORKSPACE, BreadcrumbStore, Runner, ToolRequest, stock_tools
 from gateway.demo.rcrt_server import RcrtServer, plain_refusal, token_in
 from gateway.demo.service import Site, create_app
-from gateway.demo.toolbox import RefusedError, ToolError
+from gateway.demo.toolbox import NotRunError, ToolError
 from tests.support.faulty_rcrt_server import without
 
 Json = Any
@@ -139,7 +139,7 @@ FAULTS = sorted({*ANSWERS, *EVENTS, *CONTEXTS, *TOOLS, *IN_METHODS} - {*HARMLESS
 class FaultyRunner(Runner):
     """Spoils requests and responses."""
 
-    def __init__(self, fault: str, store: Store) -> None:
+    def __init__(self, fault: str, store: BreadcrumbStore) -> None:
         self.fault = fault
         super().__init__(store, stock_tools())
 
@@ -182,7 +182,7 @@ class FaultyRcrtServer(RcrtServer):
 
     ping_s = PING_S
 
-    def __init__(self, fault: str, site: Site, store: Store) -> None:
+    def __init__(self, fault: str, site: Site, store: BreadcrumbStore) -> None:
         super().__init__(site, store)
         self.fault = fault
         self.opened = 0  # streams
@@ -193,7 +193,7 @@ class FaultyRcrtServer(RcrtServer):
             return OWNER_ID
         try:
             return super().identify(request)
-        except RefusedError:
+        except NotRunError:
             is_open = self.fault == "RCRT-003" and "authorization" not in request.headers
             is_open = is_open or (self.fault == "RCRT-005" and token_in(request) in self.tokens)
             if is_open or (self.fault == "RCRT-004" and request.url.path == "/events/stream"):
@@ -203,7 +203,7 @@ class FaultyRcrtServer(RcrtServer):
     async def create(self, request: Request) -> Response:
         try:
             return await super().create(request)
-        except RefusedError as refused:
+        except NotRunError as refused:
             if self.fault == "RCRT-014" and refused.status == 422:
                 draft = json.loads(request.scope["kit.body"])
                 if isinstance(draft, dict) and isinstance(draft.get("tags"), list):
@@ -213,7 +213,7 @@ class FaultyRcrtServer(RcrtServer):
     async def read(self, request: Request) -> Response:
         self.identify(request)
         if self.fault == "unreadable" and self.known(request)["owner_id"] != OWNER_ID:
-            raise RefusedError("not found", status=404)
+            raise NotRunError("not found", status=404)
         return await super().read(request)
 
     def check_roles(self, request: Request) -> None:
@@ -342,7 +342,7 @@ async def faulty_rcrt(fault: str = "") -> AsyncIterator[str]:
     listener = socket.create_server(("127.0.0.1", 0))
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as the demonstration servers do
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    store = Store()
+    store = BreadcrumbStore()
     server = FaultyRcrtServer(fault, Site(url), store)
     runner = FaultyRunner(fault, store)
     tool, change = TOOLS.get(fault, ("none", lambda crumb: {}))
@@ -352,7 +352,7 @@ async def faulty_rcrt(fault: str = "") -> AsyncIterator[str]:
         if tool in ("", crumb["context"]["name"]):
             crumb |= change(crumb)
     app = create_app(server.routes(), runner.executions)
-    app.add_exception_handler(RefusedError, plain_refusal)
+    app.add_exception_handler(NotRunError, plain_refusal)
     config = uvicorn.Config(
         Front(fault, app), lifespan="off", log_level="critical", access_log=False, timeout_graceful_shutdown=1
     )

@@ -39,7 +39,7 @@ class UnusableAnswerError(Exception):
         self.is_refusal = is_refusal
 
 
-class _Input(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class _PolicyInput(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A call as a policy sees it. A caller with a token has an issuer and a subject, one with an API key a key."""
 
     principal: str
@@ -57,7 +57,7 @@ class _Input(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class _Question(Struct, frozen=True):
-    input: _Input
+    input: _PolicyInput
 
 
 def encode_question(
@@ -65,7 +65,7 @@ def encode_question(
 ) -> bytes:
     """The body of the request. The same call of the same caller makes the same bytes."""
     issuer, subject, key = _parts(caller.principal)
-    about = _Input(
+    about = _PolicyInput(
         principal=caller.principal,
         scopes=sorted(caller.scopes),
         tool=target.tool,

@@ -45,7 +45,7 @@ class BridgedServer(Protocol):
         ...
 
 
-class _Exchange(Struct):
+class _BridgeExchange(Struct):
     """A request of HTTP, and what is sent back."""
 
     method: str
@@ -101,7 +101,7 @@ class BridgeEndpoint:
         if scope["type"] != "http":
             return
         lines = tuple(scope["headers"])
-        exchange = _Exchange(scope["method"], scope["path"], dict(lines), lines, receive, send)
+        exchange = _BridgeExchange(scope["method"], scope["path"], dict(lines), lines, receive, send)
         id_ = None
         try:
             if exchange.path.removesuffix("/") != self._path:
@@ -123,7 +123,7 @@ class BridgeEndpoint:
             error = {"code": 503, "message": "The server does not run, or has too many requests; none was sent to it."}
             await exchange.answer(503, envelope(id_, b"error", encode(error)), ((b"retry-after", b"1"),))
 
-    async def _post(self, exchange: _Exchange, message: BridgedMessage) -> None:
+    async def _post(self, exchange: _BridgeExchange, message: BridgedMessage) -> None:
         wants_modern = is_modern(exchange.headers, message)
         relay, ready = await self._server.ready(is_modern=wants_modern)
         if ready.initialize_result is None:
@@ -153,7 +153,9 @@ class BridgeEndpoint:
 
     # Answers.
 
-    async def _ask(self, exchange: _Exchange, relay: RequestRelay, message: BridgedMessage, key: Key | None) -> None:
+    async def _ask(
+        self, exchange: _BridgeExchange, relay: RequestRelay, message: BridgedMessage, key: Key | None
+    ) -> None:
         assert message.method is not None
         pending = await relay.ask(message.id, message.method, message.params, key)
         try:
@@ -166,7 +168,7 @@ class BridgeEndpoint:
             pending.replies.close()
             raise
 
-    async def _write_replies(self, exchange: _Exchange, pending: PendingRequest, *, is_modern: bool) -> None:
+    async def _write_replies(self, exchange: _BridgeExchange, pending: PendingRequest, *, is_modern: bool) -> None:
         takes_events = exchange.accepts(b"text/event-stream")
         only_events = takes_events and not exchange.accepts(b"application/json")
         patience_s = STREAM_AFTER_S if takes_events else None
@@ -189,7 +191,7 @@ class BridgeEndpoint:
                 reply = None
         return await exchange.write(_event(reply.message) if reply.message else b"", is_last=True)
 
-    async def _listen(self, exchange: _Exchange) -> None:
+    async def _listen(self, exchange: _BridgeExchange) -> None:
         _, ready = await self._server.ready(is_modern=SESSION not in exchange.headers)
         if ready.initialize_result is None or not exchange.accepts(b"text/event-stream"):
             return await exchange.answer(405, more=((b"allow", b"POST"),))

@@ -43,7 +43,7 @@ class CallMetadata(Struct, frozen=True, kw_only=True, array_like=True, gc=False)
     trace: str = ""  # the `traceparent` of the request that began the call, if spans of it are recorded
 
 
-class _Refusal(Struct, frozen=True, array_like=True):
+class _StoredRefusal(Struct, frozen=True, array_like=True):
     """A `GatewayError` in few bytes, without what is for our log."""
 
     code: ErrorCode
@@ -54,13 +54,13 @@ class _Refusal(Struct, frozen=True, array_like=True):
     retry_after_s: float | None = None
 
 
-class _Outcome(Struct, frozen=True, array_like=True):
+class _StoredOutcome(Struct, frozen=True, array_like=True):
     """A `ToolResult` in few bytes, or a refusal."""
 
     value: Raw
     failure: ToolFailure | None = None
     duration_ms: int | float | None = None  # an integer stays one
-    refusal: _Refusal | None = None
+    refusal: _StoredRefusal | None = None
     ended_s: float = 0.0  # by `time.time()`
     blocks: Raw = Raw(b"null")
     structured: Literal["none", "value", "wrapped"] | None = None
@@ -71,7 +71,7 @@ class _Outcome(Struct, frozen=True, array_like=True):
 
 
 _decode_metadata = msgspec.json.Decoder(CallMetadata).decode
-_decode_outcome = msgspec.json.Decoder(_Outcome).decode
+_decode_outcome = msgspec.json.Decoder(_StoredOutcome).decode
 _encode = msgspec.json.Encoder().encode
 pack_metadata: Callable[[CallMetadata], bytes] = _encode
 
@@ -90,12 +90,12 @@ def pack(result: ToolResult, ended_s: float = 0.0) -> bytes:
     """The outcome to record for a result."""
     value, failure, duration_ms = result.value, result.failure, result.duration_ms
     if result.blocks is None and result.structured is None and not (result.status or result.meta):
-        return _encode((value, failure, duration_ms, None, ended_s))  # an `_Outcome` that is never made
+        return _encode((value, failure, duration_ms, None, ended_s))  # an `_StoredOutcome` that is never made
     return _encode((value, failure, duration_ms, None, ended_s, result.blocks, result.structured, *_origin(result)))
 
 
 def _origin(result: ToolResult) -> tuple[Any, ...]:
-    """The last members of an `_Outcome`, of a failure or with what its tool server says beside the result."""
+    """The last members of an `_StoredOutcome`, of a failure or with what its tool server says beside the result."""
     is_plain = not (result.status or result.tool_code or result.meta)
     return () if is_plain else ("", result.status, result.tool_code, result.meta)
 
@@ -137,7 +137,7 @@ def unpack_dated(outcome: bytes) -> tuple[ToolResult | GatewayError, float]:
     return _unpacked(packed), packed.ended_s
 
 
-def _unpacked(packed: _Outcome) -> ToolResult | GatewayError:
+def _unpacked(packed: _StoredOutcome) -> ToolResult | GatewayError:
     refusal = packed.refusal
     if refusal is None:
         return ToolResult(

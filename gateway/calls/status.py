@@ -62,7 +62,7 @@ RUNNING = _failed(
 )
 
 
-class Consent(Struct, frozen=True):
+class ConsentPending(Struct, frozen=True):
     """A call waits for its user to consent at `challenge["url"]`."""
 
     challenge: JsonObject
@@ -75,7 +75,7 @@ class NotFound(Enum):
 
 
 NOT_FOUND: Final = NotFound.NOT_FOUND  # no Struct: that something is not an instance of one is expensive to find out
-CallStatus = ToolResult | GatewayError | Consent | NotFound | None  # None: it still runs
+CallStatus = ToolResult | GatewayError | ConsentPending | NotFound | None  # None: it still runs
 
 
 class CallView(Struct, frozen=True, gc=False):
@@ -84,7 +84,7 @@ class CallView(Struct, frozen=True, gc=False):
     key: CallKey
     metadata: CallMetadata
     backend: str
-    status: ToolResult | Consent | GatewayError | None
+    status: ToolResult | ConsentPending | GatewayError | None
     remembered: bool = True  # it can be asked for by its `id`
     joined: bool = True  # nothing was run for this caller
     ended_s: float = 0.0  # by `time.time()`; 0: that is not known
@@ -109,7 +109,7 @@ def status_of(record: Record | None) -> CallStatus:
     if record.state is UNKNOWN:
         return UNREMEMBERED
     if record.state is AWAITING_USER:
-        return Consent(metadata_of(record).challenge or {})
+        return ConsentPending(metadata_of(record).challenge or {})
     return None
 
 

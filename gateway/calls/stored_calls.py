@@ -16,7 +16,7 @@ from gateway.calls.status import (
     CANCELLED,
     WITHDRAWN,
     CallView,
-    Consent,
+    ConsentPending,
     status_of,
     unavailable,
     view_of,
@@ -82,7 +82,7 @@ class StoredCalls:
             if record is None:
                 return False
             status = status_of(record)
-            if not isinstance(status, Consent):
+            if not isinstance(status, ConsentPending):
                 return True
             decided = decision(status.challenge)
             if decided:

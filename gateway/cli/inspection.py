@@ -27,7 +27,7 @@ from gateway.upstream.replica_url import Server
 BYTES_OF_A_TOKEN = 4  # of English and JSON, about, for models of today
 
 
-class Look(Struct, frozen=True, kw_only=True):
+class ListResult(Struct, frozen=True, kw_only=True):
     """The list of one backend, or the cause why there is none, and the time it took."""
 
     listing: Listing | None
@@ -107,15 +107,15 @@ async def _ask(authorizer: HttpAuthorizer | None) -> JsonObject | None:
     return about | {"allowed": allowed, "reason": reason}
 
 
-def _look(catalogue: Catalogue, name: str) -> Look:
+def _look(catalogue: Catalogue, name: str) -> ListResult:
     listing, took_s = catalogue.listing(name)
     cause = catalogue.status(name).last_error
     if listing is None and cause is None:
         cause = f"no list of tools within {READY_LIMIT_S:g} s"
-    return Look(listing=listing, cause=cause, took_s=took_s)
+    return ListResult(listing=listing, cause=cause, took_s=took_s)
 
 
-async def _answers(admission: Admission[Server], look: Look) -> dict[str, str | None]:
+async def _answers(admission: Admission[Server], look: ListResult) -> dict[str, str | None]:
     """Why each replica of a tool server does not answer; None if it does. Empty if there is no way to ask.
 
     A replica that has listed its tools is not asked again. Nor is any if there is no list: each was asked for it.
@@ -134,7 +134,7 @@ async def _answers(admission: Admission[Server], look: Look) -> dict[str, str | 
 Taken = Mapping[tuple[str, str], int]  # by backend and tool id: the number of the first route that speaks of it
 
 
-def _taken(routes: Sequence[Route], looks: Mapping[str, Look]) -> Taken:
+def _taken(routes: Sequence[Route], looks: Mapping[str, ListResult]) -> Taken:
     taken = {}
     for name, look in looks.items():
         for tool in _listed(look):
@@ -148,12 +148,12 @@ def _speaks(route: Route, backend: str, tool: ToolDefinition) -> bool:
     return route.backend_name == backend and route.matches(tool.tool, tool.version)
 
 
-def _listed(look: Look) -> Sequence[ToolDefinition]:
+def _listed(look: ListResult) -> Sequence[ToolDefinition]:
     return () if look.listing is None else look.listing.tools
 
 
 def _backend(
-    name: str, status: BackendStatus, look: Look, taken: Taken, answers: Mapping[str, str | None]
+    name: str, status: BackendStatus, look: ListResult, taken: Taken, answers: Mapping[str, str | None]
 ) -> JsonObject:
     cause = look.cause
     silent = {replica: why for replica, why in answers.items() if why is not None}
@@ -176,7 +176,7 @@ def _report(backend: Backend) -> JsonObject | None:
     return report or None
 
 
-def _routes(routes: Sequence[Route], looks: Mapping[str, Look], taken: Taken) -> list[JsonObject]:
+def _routes(routes: Sequence[Route], looks: Mapping[str, ListResult], taken: Taken) -> list[JsonObject]:
     """Every route with the number of tools it takes; None while its backend cannot say."""
     counts = Counter(taken.values())
     return [

@@ -57,7 +57,7 @@ def parse(text: str) -> Node:
         mark = mark_at(text, exc.position)
         raise YamlError(mark, "holds a control character, which YAML does not allow") from exc
     try:
-        return _Builder(loader).document()
+        return _NodeBuilder(loader).document()
     except yaml.MarkedYAMLError as exc:
         raise YamlError(_mark(exc.problem_mark or exc.context_mark), _explain(exc)) from exc
     except (ValueError, OverflowError) as exc:
@@ -78,7 +78,7 @@ def values(node: Node, name: str) -> list[Node]:
     return [value for key, value in node.value if key.value == name] if isinstance(node.value, MapNode) else []
 
 
-class _Builder:
+class _NodeBuilder:
     """Builds the tree from PyYAML's events: its own composer recurses without limit and expands aliases unseen."""
 
     def __init__(self, loader: yaml.SafeLoader) -> None:

@@ -21,8 +21,8 @@ from gateway.auth.remote import UnavailableError
 from gateway.auth.tokens import take_apart
 from gateway.console.login_pages import LoginFailure, failure_page, login_page
 from gateway.console.origin import OwnOrigin
-from gateway.console.provider import Provider, RefusedError
-from gateway.console.session import Attempt, Cookies
+from gateway.console.provider import Provider, TokensRefusedError
+from gateway.console.session import Cookies, LoginAttempt
 from gateway.console.view import PRINCIPAL
 from gateway.core.errors import GatewayError, UnauthenticatedError, UndecidedError
 from gateway.core.ports import Authenticator, Caller
@@ -37,7 +37,7 @@ UNAUTHENTICATED = {"www-authenticate": 'Cookie realm="toolgate console"'}
 Handler = Callable[[Request], Awaitable[Response]]
 
 
-class Listener(Protocol):
+class FrontListener(Protocol):
     """What the login needs of the listener in front of it."""
 
     def admit(self, scope: Scope) -> None:
@@ -60,7 +60,7 @@ class Login:
     def __init__(
         self,
         console: ASGIApp,
-        listener: Listener,
+        listener: FrontListener,
         provider: Provider,
         cookies: Cookies,
         *,
@@ -133,7 +133,7 @@ class Login:
 
     async def _begin(self, request: Request) -> Response:
         """Sends a person to the issuer, and gives the browser what the answer has to fit."""
-        attempt = Attempt.begin()
+        attempt = LoginAttempt.begin()
         asked = self._asked | {
             "redirect_uri": self._url + DONE,
             "state": attempt.state,
@@ -169,7 +169,7 @@ class Login:
         answer.headers.append(*self._cookies.forget(self._cookies.attempt_name))
         return answer
 
-    async def _caller(self, answered: QueryParams, attempt: Attempt) -> tuple[Caller, str]:
+    async def _caller(self, answered: QueryParams, attempt: LoginAttempt) -> tuple[Caller, str]:
         """Whose the access token is, and the principal of the ID token. Raises LoginFailure."""
         try:
             names_itself = (await self._provider.metadata()).names_itself
@@ -177,11 +177,11 @@ class Login:
             if _single(answered, "iss") != self._provider.issuer and (names_itself or "iss" in answered):
                 raise LoginFailure.unknown()
             if "error" in answered:
-                raise RefusedError(_single(answered, "error"))
+                raise TokensRefusedError(_single(answered, "error"))
             tokens = await self._provider.exchange(_single(answered, "code"), attempt.verifier, self._url + DONE)
         except UnavailableError as exc:
             raise self._away(exc) from exc
-        except RefusedError as exc:
+        except TokensRefusedError as exc:
             self._log_failure(f"the issuer refuses: {exc}")
             raise LoginFailure.refused(exc.code) from exc
         identified = await self._check_identity(tokens.id, attempt.nonce)

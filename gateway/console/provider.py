@@ -34,7 +34,7 @@ CODES = frozenset(
 )
 
 
-class RefusedError(Exception):
+class TokensRefusedError(Exception):
     """The issuer has issued no tokens; `code` is its reason, `unknown` for one that no specification has."""
 
     def __init__(self, code: Json) -> None:
@@ -42,7 +42,7 @@ class RefusedError(Exception):
         super().__init__(self.code)
 
 
-class Tokens(Struct, frozen=True):
+class LoginTokens(Struct, frozen=True):
     """What a code was exchanged for; both may be anything yet."""
 
     access: str
@@ -115,7 +115,7 @@ class Provider:
         asked = {"response_type": "code", "client_id": self.client_id, **parameters}
         return f"{endpoint}{'&' if urlsplit(endpoint).query else '?'}{urlencode(asked)}"
 
-    async def exchange(self, code: str, verifier: str, redirect_uri: str) -> Tokens:
+    async def exchange(self, code: str, verifier: str, redirect_uri: str) -> LoginTokens:
         """Exchanges a code (RFC 6749, section 4.1.3; RFC 7636, section 4.5). Raises UnavailableError, RefusedError."""
         metadata = await self.metadata()
         form = {"grant_type": "authorization_code", "code": code, "redirect_uri": redirect_uri}
@@ -132,7 +132,7 @@ class Provider:
         async with self._exchanges:
             answer = await self._fetched(metadata.token_endpoint, form, headers)
         if "error" in answer:
-            raise RefusedError(answer["error"])
+            raise TokensRefusedError(answer["error"])
         return _tokens(answer)
 
     async def _fetched(self, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> JsonObject:
@@ -170,7 +170,7 @@ class Provider:
         return await discover(self.issuer, trusted, at=at, proxy=self._proxy)
 
 
-def _tokens(answer: JsonObject) -> Tokens:
+def _tokens(answer: JsonObject) -> LoginTokens:
     """Raises UnavailableError for an answer without both tokens."""
     access, kind, id_token = answer.get("access_token"), answer.get("token_type"), answer.get("id_token")
     if not isinstance(access, str) or TOKEN.fullmatch(access) is None:
@@ -179,4 +179,4 @@ def _tokens(answer: JsonObject) -> Tokens:
         raise UnavailableError("the access token is no bearer token")
     if not isinstance(id_token, str) or TOKEN.fullmatch(id_token) is None:
         raise UnavailableError("the answer holds no ID token; openid must be among the scopes that are asked for")
-    return Tokens(access, id_token)
+    return LoginTokens(access, id_token)

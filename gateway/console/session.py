@@ -22,7 +22,7 @@ SEPARATOR = "\n"
 CookieHeader = tuple[str, str]
 
 
-class Attempt(NamedTuple):
+class LoginAttempt(NamedTuple):
     """A login that has begun: what the issuer has to send back, and what proves that the code is ours."""
 
     state: str
@@ -30,7 +30,7 @@ class Attempt(NamedTuple):
     verifier: str
 
     @classmethod
-    def begin(cls) -> Attempt:
+    def begin(cls) -> LoginAttempt:
         """One of random texts."""
         return cls(*(secrets.token_urlsafe(RANDOM_BYTES) for _ in range(3)))
 
@@ -68,15 +68,15 @@ class Cookies:
         scope = SEPARATOR.join(_text(text.encode()) for text in meant_for).encode()
         self._attempt_data, self._session_data = b"attempt\n" + scope, b"session\n" + scope
 
-    def begin(self, attempt: Attempt) -> CookieHeader:
+    def begin(self, attempt: LoginAttempt) -> CookieHeader:
         """Sets the cookie of a login that begins."""
         sealed = self._attempts.seal(SEPARATOR.join(attempt).encode(), self._attempt_data)
         return self._set(self.attempt_name, _text(sealed), ATTEMPT_S)
 
-    def attempt(self, cookie: str | None) -> Attempt | None:
+    def attempt(self, cookie: str | None) -> LoginAttempt | None:
         """The login that a cookie says has begun; None without one that is ours and not too old."""
         text = _opened(self._attempts, cookie, self._attempt_data)
-        return None if text is None else Attempt(*text.split(SEPARATOR))
+        return None if text is None else LoginAttempt(*text.split(SEPARATOR))
 
     def open_session(self, principal: str) -> CookieHeader:
         """Sets the cookie of a session that begins now."""

@@ -17,7 +17,7 @@ MAX_QUERY = 200
 KINDS = {"user_id": "user", "secrets": "secret", "authorization": "consent"}
 
 
-class _Entry(NamedTuple):
+class _ToolEntry(NamedTuple):
     """A tool in its newest version; `text` is what is searched, in lower case."""
 
     tool: PublishedTool
@@ -31,7 +31,7 @@ class ToolSearch:
 
     def __init__(self) -> None:
         self._router: Router | None = None
-        self._entries: Sequence[_Entry] = ()
+        self._entries: Sequence[_ToolEntry] = ()
 
     def find(self, generation: Generation, about: JsonObject) -> JsonObject:
         """A page of the tools that have every word of `q`; those whose name has them come first.
@@ -50,7 +50,7 @@ class ToolSearch:
         protocols = {name: settings.protocol for name, settings in generation.config.backends.items()}
         return {"all": len(entries), "total": len(fits), "tools": [_row(each, protocols) for each in page]}
 
-    def _all(self, router: Router) -> Sequence[_Entry]:
+    def _all(self, router: Router) -> Sequence[_ToolEntry]:
         if self._router is not router:
             families: dict[str, list[PublishedTool]] = {}
             for tool in router.tools:  # by tool and ascending version
@@ -59,12 +59,12 @@ class ToolSearch:
         return self._entries
 
 
-def _entry(versions: Sequence[PublishedTool]) -> _Entry:
+def _entry(versions: Sequence[PublishedTool]) -> _ToolEntry:
     newest = versions[-1]
     definition, route = newest.definition, newest.route
     name = definition.tool.casefold()
     text = f"{name}\n{definition.description.casefold()}\n{route.backend_name.casefold()}"
-    return _Entry(newest, len(versions), name, text)
+    return _ToolEntry(newest, len(versions), name, text)
 
 
 def _rank(name: str, words: Sequence[str]) -> int:
@@ -74,7 +74,7 @@ def _rank(name: str, words: Sequence[str]) -> int:
     return 1 if all(word in name for word in words) else 2
 
 
-def _row(entry: _Entry, protocols: Mapping[str, str]) -> JsonObject:
+def _row(entry: _ToolEntry, protocols: Mapping[str, str]) -> JsonObject:
     tool = entry.tool
     definition = tool.definition
     return {

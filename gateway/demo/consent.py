@@ -50,7 +50,7 @@ class _Challenge:
     status: str = "pending"
 
 
-class Consent:
+class ConsentRecords:
     """Who was asked for consent, and who gave it. Forgets the oldest when full, and all when the server stops."""
 
     def __init__(self, base_url: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -94,7 +94,7 @@ class Consent:
         return None
 
 
-def routes(consent: Consent, *, title: str = TITLE, purpose: str = PURPOSE) -> list[Route]:
+def routes(consent: ConsentRecords, *, title: str = TITLE, purpose: str = PURPOSE) -> list[Route]:
     """The pages of the user, and the address where callers watch for the answer.
 
     The page headed `title` asks whether tools may `purpose` of the user.

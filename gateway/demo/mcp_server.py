@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
 from gateway.demo.service import Options, Site, create_app, decode, main, read_body
-from gateway.demo.toolbox import Context, Json, JsonObject, RefusedError, Tool, Toolbox, object_schema
+from gateway.demo.toolbox import Context, DemoTool, Json, JsonObject, NotRunError, Toolbox, object_schema
 
 MODERN = "2026-07-28"
 LEGACY = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
@@ -38,7 +38,7 @@ COLOUR: JsonObject = {"type": "string", "pattern": "^[0-9a-f]{6}$", "description
 report: ContextVar[Callable[[int, int], None]] = ContextVar("report", default=lambda done, total: None)
 
 
-class RpcError(Exception):
+class DemoRpcError(Exception):
     """A request that is refused: an error of JSON-RPC, and its status in the modern revision."""
 
     def __init__(self, code: int, message: str, *, status: int = 400, **data: Json) -> None:
@@ -81,23 +81,23 @@ async def render(arguments: JsonObject, _context: Context) -> Json:
     return {"frames": seconds * 25}
 
 
-def tools() -> list[Tool]:
+def tools() -> list[DemoTool]:
     """Everything the server offers; without an output schema a tool returns blocks."""
     hexed, version = object_schema({"colour": COLOUR}, "colour"), (1, 0, 0)
     shades = object_schema({"base": COLOUR, "shades": {"type": "object"}}, "base", "shades")
     frames = object_schema({"frames": {"type": "integer"}}, "frames")
     seconds = object_schema({"seconds": {"type": "integer", "minimum": 0, "maximum": MAX_SECONDS}}, "seconds")
     return [
-        Tool(f"{TOOLKIT}.palette", version, "Mixes lighter and darker shades of a colour.", hexed, shades, palette),
-        Tool(f"{TOOLKIT}.swatch", version, "Paints a square of a colour.", hexed, None, swatch),
-        Tool(f"{TOOLKIT}.render", version, "Renders a film, a second for each second.", seconds, frames, render),
+        DemoTool(f"{TOOLKIT}.palette", version, "Mixes lighter and darker shades of a colour.", hexed, shades, palette),
+        DemoTool(f"{TOOLKIT}.swatch", version, "Paints a square of a colour.", hexed, None, swatch),
+        DemoTool(f"{TOOLKIT}.render", version, "Renders a film, a second for each second.", seconds, frames, render),
     ]
 
 
 class McpServer:
     """One endpoint; every request stands for itself."""
 
-    def __init__(self, site: Site, toolbox: Toolbox, tools: list[Tool]) -> None:
+    def __init__(self, site: Site, toolbox: Toolbox, tools: list[DemoTool]) -> None:
         self._site = site
         self._toolbox = toolbox
         self._tools = {tool.id.partition(".")[2]: tool for tool in tools}
@@ -105,15 +105,15 @@ class McpServer:
     async def answer(self, request: Request) -> Response:
         self._site.admit(request)
         if not is_from_here(request):
-            return _reply(None, RpcError(-32600, "Pages of other origins may not call"), 403)
+            return _reply(None, DemoRpcError(-32600, "Pages of other origins may not call"), 403)
         message = decode(await read_body(request))
         if not isinstance(message, dict) or message.get("jsonrpc") != "2.0":
-            return _reply(None, RpcError(-32600, "The body must be one message of JSON-RPC 2.0"))
+            return _reply(None, DemoRpcError(-32600, "The body must be one message of JSON-RPC 2.0"))
         id_, method, params = message.get("id"), message.get("method"), message.get("params") or {}
         if id_ is None:
             return Response(status_code=202)
         if not isinstance(method, str) or not isinstance(params, dict) or not isinstance(params.get("_meta", {}), dict):
-            return _reply(id_, RpcError(-32600, "It is not a request of JSON-RPC 2.0"))
+            return _reply(id_, DemoRpcError(-32600, "It is not a request of JSON-RPC 2.0"))
         meta = params.get("_meta", {})
         is_modern = f"{PREFIX}protocolVersion" in meta or request.headers.get("mcp-protocol-version") == MODERN
         try:
@@ -121,13 +121,13 @@ class McpServer:
                 check_modern(request, method, params, meta)
             if method == "tools/call":
                 if params.get("name") not in self._tools:
-                    raise RpcError(-32602, "Unknown tool")
+                    raise DemoRpcError(-32602, "Unknown tool")
                 result = self._run(self._tools[params["name"]], params.get("arguments") or {})
                 if "progressToken" in meta and "text/event-stream" in request.headers.get("accept", ""):
                     return StreamingResponse(events(id_, meta["progressToken"], result), media_type="text/event-stream")
                 return _reply(id_, await result)
             return _reply(id_, self._result(method, params, is_modern))
-        except RpcError as refused:
+        except DemoRpcError as refused:
             return _reply(id_, refused, refused.status if is_modern else 200)
 
     def _result(self, method: str, params: JsonObject, is_modern: bool) -> JsonObject:
@@ -143,12 +143,12 @@ class McpServer:
             return {"protocolVersion": version, "capabilities": capabilities, "serverInfo": SERVER}
         if not is_modern and method == "ping":
             return {}
-        raise RpcError(-32601, "Method not found", status=404)
+        raise DemoRpcError(-32601, "Method not found", status=404)
 
-    async def _run(self, tool: Tool, arguments: JsonObject) -> JsonObject:
+    async def _run(self, tool: DemoTool, arguments: JsonObject) -> JsonObject:
         try:
             outcome = await self._toolbox.call({"tool_id": tool.id, "input": arguments})
-        except RefusedError as refused:  # bad arguments are for the model to mend (2025-11-25, Error Handling)
+        except NotRunError as refused:  # bad arguments are for the model to mend (2025-11-25, Error Handling)
             problems = [f"{name}: {problem}" for name, problem in refused.body.get("parameter_errors", {}).items()]
             text = "\n".join([refused.body["message"], *problems])
             return {"resultType": "complete", "content": [{"type": "text", "text": text}], "isError": True}
@@ -169,19 +169,19 @@ def check_modern(request: Request, method: str, params: JsonObject, meta: JsonOb
     """Raises RpcError for a request that lacks what each has, or whose headers are not those of its body."""
     for member in ("protocolVersion", "clientCapabilities"):
         if PREFIX + member not in meta:
-            raise RpcError(-32602, f"params._meta lacks {PREFIX}{member}")
+            raise DemoRpcError(-32602, f"params._meta lacks {PREFIX}{member}")
     version = meta[f"{PREFIX}protocolVersion"]
     expected = {"mcp-protocol-version": version, "mcp-method": method}
     if method == "tools/call":
         expected["mcp-name"] = params.get("name")
     for name, value in expected.items():
         if request.headers.get(name) != value:
-            raise RpcError(-32020, f"{name} is not what the body says")
+            raise DemoRpcError(-32020, f"{name} is not what the body says")
     if version != MODERN:
-        raise RpcError(-32022, "Unsupported protocol version", supported=[MODERN], requested=version)
+        raise DemoRpcError(-32022, "Unsupported protocol version", supported=[MODERN], requested=version)
 
 
-def definition(name: str, tool: Tool) -> JsonObject:
+def definition(name: str, tool: DemoTool) -> JsonObject:
     """A tool as MCP lists it."""
     listed = {"name": name, "description": tool.description, "inputSchema": tool.input_schema}
     return listed if tool.output_schema is None else {**listed, "outputSchema": tool.output_schema}
@@ -212,8 +212,8 @@ async def events(id_: Json, token: Json, result: Json) -> AsyncIterator[bytes]:
         running.cancel()
 
 
-def _reply(id_: Json, said: JsonObject | RpcError, status: int = 200) -> Response:
-    member = {"error": said.error} if isinstance(said, RpcError) else {"result": said}
+def _reply(id_: Json, said: JsonObject | DemoRpcError, status: int = 200) -> Response:
+    member = {"error": said.error} if isinstance(said, DemoRpcError) else {"result": said}
     return JSONResponse({"jsonrpc": "2.0", "id": id_, **member}, status)
 
 

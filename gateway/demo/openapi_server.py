@@ -20,7 +20,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gateway.demo.service import Options, Site, create_app, decode, main, read_body
-from gateway.demo.toolbox import Json, JsonObject, RefusedError
+from gateway.demo.toolbox import Json, JsonObject, NotRunError
 
 FIRST, LAST = date(2020, 1, 1), date(2024, 12, 31)
 MAX_DAYS = 31
@@ -158,7 +158,7 @@ def build(site: Site, _options: Options) -> Starlette:
                 return await endpoint(request)
             except ProblemError as problem:
                 return problem.answer()
-            except RefusedError as refused:
+            except NotRunError as refused:
                 return ProblemError(refused.status, "Refused", str(refused), **refused.headers).answer()
 
         return answer

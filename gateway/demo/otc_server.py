@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gateway.demo.service import Options, Site, create_app, decode, main, read_body
-from gateway.demo.toolbox import Context, Json, JsonObject, RefusedError, Tool, Toolbox, ToolError, object_schema
+from gateway.demo.toolbox import Context, DemoTool, Json, JsonObject, NotRunError, Toolbox, ToolError, object_schema
 
 CANONICAL = "otc://1.0"
 SPELLINGS = (
@@ -47,7 +47,7 @@ class OtcServer:
                 schema = negotiate(decode(body))
             definitions = [otc_definition(definition) for definition in self._toolbox.definitions()]
             return JSONResponse({"$schema": schema, "tools": definitions})
-        except RefusedError as refused:
+        except NotRunError as refused:
             return refusal(refused, schema)
 
     async def call_tool(self, request: Request) -> Response:
@@ -58,17 +58,17 @@ class OtcServer:
             schema = negotiate(document)
             result = await self._toolbox.call(document.get("request"))
             return JSONResponse({"$schema": schema, "result": result})
-        except RefusedError as refused:
+        except NotRunError as refused:
             return refusal(refused, schema)
 
 
 def negotiate(document: Json) -> str:
     """Returns the version as the caller spells it; absent, it is the latest. Raises RefusedError."""
     if not isinstance(document, dict):
-        raise RefusedError("The request must be a JSON object")
+        raise NotRunError("The request must be a JSON object")
     schema = document.get("$schema", CANONICAL)
     if schema not in SPELLINGS:
-        raise RefusedError(
+        raise NotRunError(
             "This version of OTC is not supported", developer_message=f"Supported: {', '.join(SPELLINGS)}"
         )
     return str(schema)
@@ -78,7 +78,7 @@ def otc_definition(definition: JsonObject) -> JsonObject:
     return {**definition, "input_schema": {"parameters": definition["input_schema"]}}
 
 
-def refusal(refused: RefusedError, schema: str) -> Response:
+def refusal(refused: NotRunError, schema: str) -> Response:
     return JSONResponse({"$schema": schema, **refused.body}, refused.status, headers=refused.headers)
 
 
@@ -126,7 +126,7 @@ async def sleep(arguments: JsonObject, _context: Context) -> Json:
     return {"slept_s": arguments["seconds"]}
 
 
-def tools() -> list[Tool]:
+def tools() -> list[DemoTool]:
     """Everything the server offers; of `Calculator.Add` there are two versions."""
     numbers = {"a": NUMBER, "b": NUMBER}
     two = object_schema(numbers, "a", "b")
@@ -136,12 +136,12 @@ def tools() -> list[Tool]:
     seconds = object_schema({"seconds": {"type": "number", "minimum": 0, "maximum": MAX_SLEEP_S}}, "seconds")
     slept = object_schema({"slept_s": NUMBER}, "slept_s")
     return [
-        Tool("Calculator.Add", (1, 0, 0), "Adds two numbers.", two, NUMBER, add),
-        Tool("Calculator.Add", (1, 1, 0), "Adds two numbers and any further terms.", more, NUMBER, add),
-        Tool("Calculator.Divide", (1, 0, 0), "Divides a by b.", two, NUMBER, divide),
-        Tool("Doorbell.Ring", (0, 1, 0), "Rings a doorbell.", doorbell, None, ring),
-        Tool("Text.Echo", (1, 0, 0), "Returns the value it is given.", any_value, {}, echo),
-        Tool("Clock.Sleep", (1, 0, 0), "Waits before it answers.", seconds, slept, sleep),
+        DemoTool("Calculator.Add", (1, 0, 0), "Adds two numbers.", two, NUMBER, add),
+        DemoTool("Calculator.Add", (1, 1, 0), "Adds two numbers and any further terms.", more, NUMBER, add),
+        DemoTool("Calculator.Divide", (1, 0, 0), "Divides a by b.", two, NUMBER, divide),
+        DemoTool("Doorbell.Ring", (0, 1, 0), "Rings a doorbell.", doorbell, None, ring),
+        DemoTool("Text.Echo", (1, 0, 0), "Returns the value it is given.", any_value, {}, echo),
+        DemoTool("Clock.Sleep", (1, 0, 0), "Waits before it answers.", seconds, slept, sleep),
     ]
 
 

@@ -20,9 +20,9 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gateway.demo import consent
-from gateway.demo.consent import Consent
+from gateway.demo.consent import ConsentRecords
 from gateway.demo.service import Options, Site, create_app, decode, main, read_body
-from gateway.demo.toolbox import Context, Json, JsonObject, RefusedError, Tool, Toolbox, ToolError, object_schema
+from gateway.demo.toolbox import Context, DemoTool, Json, JsonObject, NotRunError, Toolbox, ToolError, object_schema
 
 VERSION_HEADER = "OXP-Version"
 VERSIONS = ("1.0", "1.0.0")  # the examples write the first, the prose asks for the second
@@ -59,7 +59,7 @@ class Form:
     def catalogue(self, definitions: list[JsonObject]) -> Response:
         return self._reply({"items": definitions})
 
-    def refusal(self, refused: RefusedError) -> Response:
+    def refusal(self, refused: NotRunError) -> Response:
         return self._reply(refused.body, refused.status, refused.headers)
 
     def _reply(self, body: JsonObject, status: int = 200, headers: dict[str, str] | None = None) -> Response:
@@ -87,7 +87,7 @@ class OxpServer:
             document = decode(await read_body(request) or b"{}")
             form = negotiate(form, request.headers, document)
             return form.catalogue(self._toolbox.definitions())
-        except RefusedError as refused:
+        except NotRunError as refused:
             return form.refusal(refused)
 
     async def call_tool(self, request: Request) -> Response:
@@ -99,16 +99,16 @@ class OxpServer:
             form = negotiate(form, request.headers, document)
             result = await self._toolbox.call(document if form.schema is None else document["request"])
             return form.answer(result)
-        except RefusedError as refused:
+        except NotRunError as refused:
             return form.refusal(refused)
 
 
 def form_of(document: Json) -> Form:
     """Tells the form of a call by its members. Raises RefusedError when they say both or neither."""
     if not isinstance(document, dict):
-        raise RefusedError("The request must be a JSON object")
+        raise NotRunError("The request must be a JSON object")
     if ("request" in document) == ("tool_id" in document):
-        raise RefusedError("The request is invalid", developer_message="It must have either `request` or `tool_id`")
+        raise NotRunError("The request is invalid", developer_message="It must have either `request` or `tool_id`")
     return ENVELOPED if "request" in document else FLAT
 
 
@@ -116,20 +116,18 @@ def negotiate(form: Form, headers: Headers, document: Json) -> Form:
     """Takes over the version as the caller spells it; absent, it is the latest. Raises RefusedError."""
     stated = headers.getlist(VERSION_HEADER)
     if len(stated) > 1 or any(version not in VERSIONS for version in stated):
-        raise RefusedError(
-            "This version of OXP is not supported", developer_message=f"Supported: {', '.join(VERSIONS)}"
-        )
+        raise NotRunError("This version of OXP is not supported", developer_message=f"Supported: {', '.join(VERSIONS)}")
     if form.schema is None:
         return replace(form, version=stated[0]) if stated else form
     if not isinstance(document, dict):
-        raise RefusedError("The request must be a JSON object")
+        raise NotRunError("The request must be a JSON object")
     schema = document.get("$schema", form.schema)
     if schema not in SCHEMAS:
-        raise RefusedError("This version of OXP is not supported", developer_message=f"Supported: {', '.join(SCHEMAS)}")
+        raise NotRunError("This version of OXP is not supported", developer_message=f"Supported: {', '.join(SCHEMAS)}")
     return replace(form, schema=schema)
 
 
-def authorize(consent: Consent, context: Context) -> list[JsonObject]:
+def authorize(consent: ConsentRecords, context: Context) -> list[JsonObject]:
     """The challenge for a caller with no good token, whose user is not connected either."""
     token = context.tokens.get(PROVIDER)
     if token is not None:
@@ -170,7 +168,7 @@ class Notebook:
         return self._notes.get(context.user_id, [])
 
 
-def tools() -> list[Tool]:
+def tools() -> list[DemoTool]:
     """Everything the server offers."""
     notebook = Notebook()
     query = {"query": {"type": "string", "maxLength": 200}, "limit": {"type": "integer", "minimum": 1}}
@@ -183,15 +181,15 @@ def tools() -> list[Tool]:
     secret, user = {"secrets": [{"id": SMS_SECRET}]}, {"user_id": True}
     searching, version = "Searches senders and subjects of the user's mail.", (1, 0, 0)
     return [
-        Tool("Mail.Search", version, searching, object_schema(query, "query"), messages, search_mail, consent),
-        Tool("Sms.Send", version, "Sends a text message.", sms, queued, send_sms, secret),
-        Tool("Notes.Create", version, "Writes a note for the user.", text, NOTE_SCHEMA, notebook.create, user),
-        Tool("Notes.List", version, "Lists the user's notes.", object_schema({}), notes, notebook.read, user),
+        DemoTool("Mail.Search", version, searching, object_schema(query, "query"), messages, search_mail, consent),
+        DemoTool("Sms.Send", version, "Sends a text message.", sms, queued, send_sms, secret),
+        DemoTool("Notes.Create", version, "Writes a note for the user.", text, NOTE_SCHEMA, notebook.create, user),
+        DemoTool("Notes.List", version, "Lists the user's notes.", object_schema({}), notes, notebook.read, user),
     ]
 
 
 def build(site: Site, _options: Options) -> Starlette:
-    accounts = Consent(site.base_url)
+    accounts = ConsentRecords(site.base_url)
     toolbox = Toolbox(tools(), partial(authorize, accounts))
     server = OxpServer(site, toolbox)
     routes = [

@@ -15,8 +15,8 @@ from typing import TypeAlias
 
 from jsonschema_rs import Draft202012Validator, ValidationError
 
-from gateway.demo.consent import Consent
-from gateway.demo.toolbox import Json, JsonObject, RefusedError, ToolError, object_schema
+from gateway.demo.consent import ConsentRecords
+from gateway.demo.toolbox import Json, JsonObject, NotRunError, ToolError, object_schema
 
 Message: TypeAlias = JsonObject
 
@@ -61,7 +61,7 @@ REST = Draft202012Validator(
 
 
 @dataclass(frozen=True)
-class Invocation:
+class RapInvocation:
     """One call. `problem` says what is wrong with it; its result has to tell the caller."""
 
     id: str
@@ -74,10 +74,10 @@ class Invocation:
     problem: str | None = None
 
     @classmethod
-    def read(cls, document: Json) -> Invocation:
+    def read(cls, document: Json) -> RapInvocation:
         """Raises RefusedError (422) only if there is nowhere to send a result to; any other flaw is a `problem`."""
         if not ADDRESS.is_valid(document):
-            raise RefusedError("The invocation must have id, group_id and callback_url", status=422)
+            raise NotRunError("The invocation must have id, group_id and callback_url", status=422)
         address = {name: document[name] for name in ("id", "group_id", "callback_url")}
         for error in REST.iter_errors(document):
             return cls(**address, problem=_told(error))
@@ -112,13 +112,13 @@ Messages: TypeAlias = AsyncGenerator[Message, None]
 
 
 @dataclass(frozen=True)
-class Operation:
+class RapOperation:
     """What a toolset offers. `run` yields the messages of one call and raises ToolError to end it with an error."""
 
     name: str
     description: str
     input_schema: JsonObject
-    run: Callable[[Invocation, JsonObject], Messages]
+    run: Callable[[RapInvocation, JsonObject], Messages]
     annotations: JsonObject
 
     def definition(self) -> JsonObject:
@@ -129,7 +129,7 @@ class Operation:
             "annotations": self.annotations,
         }
 
-    def check(self, call: Invocation) -> JsonObject:
+    def check(self, call: RapInvocation) -> JsonObject:
         """The arguments of a call. Raises ToolError if they are invalid (Tool Invocation, Tool Validation)."""
         given = call.arguments or {}
         for error in Draft202012Validator(self.input_schema, offline=True, mask="The value").iter_errors(given):
@@ -153,7 +153,7 @@ class Questions:
         self._base_url = base_url
         self._open: dict[str, tuple[str, asyncio.Future[int]]] = {}
 
-    def ask(self, call: Invocation) -> tuple[str, asyncio.Future[int]]:
+    def ask(self, call: RapInvocation) -> tuple[str, asyncio.Future[int]]:
         """Opens a question; returns its `response_url`, and the selection to wait for. Raises ToolError."""
         if len(self._open) >= MAX_QUESTIONS:
             raise ToolError("Too many questions are open")
@@ -167,7 +167,7 @@ class Questions:
         """Takes a selection; there is no second one. Raises RefusedError (404)."""
         call_id, selected = self._open.get(key, ("", None))
         if selected is None or not isinstance(document, dict) or document.get("id") != call_id:
-            raise RefusedError("There is no such question", status=404)
+            raise NotRunError("There is no such question", status=404)
         index = document.get("selected")
         if type(index) is not int or index not in range(len(CHOICES)):
             # The flow has failed, and so must the call (User Choice, Error Handling).
@@ -176,7 +176,7 @@ class Questions:
             selected.set_result(index)
 
 
-async def lint(call: Invocation, given: JsonObject) -> Messages:
+async def lint(call: RapInvocation, given: JsonObject) -> Messages:
     problems: list[JsonObject] = []
     for number, line in enumerate(given["source"].splitlines(), 1):
         if line != line.rstrip():
@@ -186,17 +186,17 @@ async def lint(call: Invocation, given: JsonObject) -> Messages:
     yield call.json_result({"clean": not problems, "problems": problems})
 
 
-async def build(call: Invocation, given: JsonObject) -> Messages:
+async def build(call: RapInvocation, given: JsonObject) -> Messages:
     await asyncio.sleep(given["seconds"])
     yield call.json_result({"status": "built", "seconds": given["seconds"]})
 
 
-async def explode(_call: Invocation, _given: JsonObject) -> Messages:
+async def explode(_call: RapInvocation, _given: JsonObject) -> Messages:
     raise ToolError("The boiler has no water; fill it and build again")
     yield  # makes this a generator, as every operation is
 
 
-async def photo(call: Invocation, _given: JsonObject) -> Messages:
+async def photo(call: RapInvocation, _given: JsonObject) -> Messages:
     items = [
         {"type": "text", "text": "The build machine, seen from above"},
         {"type": "image", "data": PIXEL, "mediaType": "image/png"},
@@ -204,7 +204,7 @@ async def photo(call: Invocation, _given: JsonObject) -> Messages:
     yield call.answer("tool_result", content=items)
 
 
-async def watch(call: Invocation, given: JsonObject) -> Messages:
+async def watch(call: RapInvocation, given: JsonObject) -> Messages:
     """A subscription: confirmed first, then its events, of which the last says so."""
     count = int(given.get("events", 3))
     yield call.result(f"Watching the builds (subscription {call.id})", subscription=True)
@@ -213,7 +213,7 @@ async def watch(call: Invocation, given: JsonObject) -> Messages:
         yield call.event(f'{{"build": {number}, "status": "built"}}', associative=True, final=number == count)
 
 
-async def deploy(accounts: Consent, call: Invocation, given: JsonObject) -> Messages:
+async def deploy(accounts: ConsentRecords, call: RapInvocation, given: JsonObject) -> Messages:
     """Goes on by itself once the user has consented."""
     user = call.user_id or call.group_id
     if not accounts.is_connected(user):
@@ -227,7 +227,7 @@ async def deploy(accounts: Consent, call: Invocation, given: JsonObject) -> Mess
     yield call.json_result({"status": "deployed", "target": given["target"]})
 
 
-async def ask(questions: Questions, call: Invocation, _given: JsonObject) -> Messages:
+async def ask(questions: Questions, call: RapInvocation, _given: JsonObject) -> Messages:
     url, selected = questions.ask(call)
     try:
         yield call.answer(
@@ -245,7 +245,7 @@ async def ask(questions: Questions, call: Invocation, _given: JsonObject) -> Mes
     yield call.json_result({"choice": CHOICES[index]})
 
 
-def operations(accounts: Consent, questions: Questions) -> list[Operation]:
+def operations(accounts: ConsentRecords, questions: Questions) -> list[RapOperation]:
     """Everything the toolset offers."""
     source = arguments({"source": {"type": "string", "maxLength": MAX_SOURCE_CHARACTERS}}, "source")
     target = arguments({"target": {"type": "string", "enum": ["staging", "production"]}}, "target")
@@ -258,11 +258,11 @@ def operations(accounts: Consent, questions: Questions) -> list[Operation]:
     deploying = "Deploys what was built last, once the user has allowed it."
     asking = "Asks the user what to do with a slow deployment."
     return [
-        Operation("lint", "Looks for flaws in source text.", source, lint, harmless),
-        Operation("build", "Builds, for as long as told.", seconds, build, slow),
-        Operation("deploy", deploying, target, partial(deploy, accounts), needs_consent),
-        Operation("watch", "Subscribes to the next builds.", watching, watch, {"readOnly": True, **slow}),
-        Operation("explode", "Always fails.", arguments(), explode, {"idempotent": True}),
-        Operation("ask", asking, arguments(), partial(ask, questions), slow),
-        Operation("photo", "Takes a picture of the build machine.", arguments(), photo, harmless),
+        RapOperation("lint", "Looks for flaws in source text.", source, lint, harmless),
+        RapOperation("build", "Builds, for as long as told.", seconds, build, slow),
+        RapOperation("deploy", deploying, target, partial(deploy, accounts), needs_consent),
+        RapOperation("watch", "Subscribes to the next builds.", watching, watch, {"readOnly": True, **slow}),
+        RapOperation("explode", "Always fails.", arguments(), explode, {"idempotent": True}),
+        RapOperation("ask", asking, arguments(), partial(ask, questions), slow),
+        RapOperation("photo", "Takes a picture of the build machine.", arguments(), photo, harmless),
     ]

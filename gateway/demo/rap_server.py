@@ -23,10 +23,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from gateway.demo import consent
-from gateway.demo.consent import Consent
-from gateway.demo.rap_calls import MAX_ID_CHARACTERS, Invocation, Message, Messages, Questions, operations
+from gateway.demo.consent import ConsentRecords
+from gateway.demo.rap_calls import MAX_ID_CHARACTERS, Message, Messages, Questions, RapInvocation, operations
 from gateway.demo.service import Options, Site, create_app, decode, main, read_body
-from gateway.demo.toolbox import Json, JsonObject, RefusedError, ToolError
+from gateway.demo.toolbox import Json, JsonObject, NotRunError, ToolError
 
 MAX_RUNNING = 1000  # calls at a time, subscriptions and questions to users among them
 MAX_IDS = 10_000  # calls whose executions are counted, the latest
@@ -41,10 +41,10 @@ class RapServer:
 
     def __init__(self, site: Site, origins: Collection[str] = ()) -> None:
         self.site = site
-        self.accounts = Consent(site.base_url)
+        self.accounts = ConsentRecords(site.base_url)
         self.questions = Questions(site.base_url)
         self.operations = {each.name: each for each in operations(self.accounts, self.questions)}
-        self.running: dict[asyncio.Task[None], Invocation] = {}
+        self.running: dict[asyncio.Task[None], RapInvocation] = {}
         self._by_operation = dict.fromkeys(self.operations, 0)
         self._by_id: OrderedDict[str, int] = OrderedDict()
         self._origins = {_origin(httpx.URL(origin)) for origin in origins}
@@ -81,29 +81,29 @@ class RapServer:
     async def invoke(self, request: Request) -> Response:
         """Acknowledges first and works then; only what could never get a result is refused here."""
         self.site.admit(request)
-        call = Invocation.read(decode(await read_body(request)))
+        call = RapInvocation.read(decode(await read_body(request)))
         self._check(call.callback_url)
         if len(self.running) >= MAX_RUNNING:
-            raise RefusedError("Too many calls are running", status=503)
+            raise NotRunError("Too many calls are running", status=503)
         return await self.acknowledge(request, call)
 
-    async def acknowledge(self, _request: Request, call: Invocation) -> Response:
+    async def acknowledge(self, _request: Request, call: RapInvocation) -> Response:
         """The background task runs once the answer is sent (Tool Invocation, Response)."""
         return Response(background=BackgroundTask(self.begin, call))
 
-    async def begin(self, call: Invocation) -> asyncio.Task[None]:
+    async def begin(self, call: RapInvocation) -> asyncio.Task[None]:
         """Starts a call. A repeated id runs again: RAP obliges no tool server to notice, and real ones do not."""
         task = asyncio.create_task(self._perform(call))
         self.running[task] = call
         task.add_done_callback(lambda task: self.running.pop(task, None))
         return task
 
-    async def _perform(self, call: Invocation) -> None:
+    async def _perform(self, call: RapInvocation) -> None:
         async with aclosing(self.messages(call)) as messages:
             async for message in messages:
                 await self.deliver(call, message)
 
-    async def messages(self, call: Invocation) -> Messages:
+    async def messages(self, call: RapInvocation) -> Messages:
         """All messages of one call."""
         try:
             if call.problem is not None:
@@ -119,7 +119,7 @@ class RapServer:
         except ToolError as failed:
             yield call.error(str(failed))
 
-    def _count(self, call: Invocation) -> None:
+    def _count(self, call: RapInvocation) -> None:
         self._by_operation[call.operation] += 1
         self._by_id[call.id] = self._by_id.get(call.id, 0) + 1
         if len(self._by_id) > MAX_IDS:
@@ -130,12 +130,12 @@ class RapServer:
         try:
             url = httpx.URL(callback_url)
         except httpx.InvalidURL:
-            raise RefusedError("The callback_url is not a URL", status=403) from None
+            raise NotRunError("The callback_url is not a URL", status=403) from None
         allowed = _is_loopback(url.host) or _origin(url) in self._origins
         if url.scheme not in ("http", "https") or url.userinfo or not allowed:
-            raise RefusedError("The callback_url is not allowed here", status=403)
+            raise NotRunError("The callback_url is not allowed here", status=403)
 
-    async def deliver(self, call: Invocation, message: Message) -> None:
+    async def deliver(self, call: RapInvocation, message: Message) -> None:
         """Delivers one message of a call."""
         await self.post(call.callback_url, json.dumps(message).encode())
 
@@ -171,7 +171,7 @@ class RapServer:
         self.site.admit(request)
         try:
             document = decode(await read_body(request))
-        except RefusedError:
+        except NotRunError:
             document = None
         given = document.items() if isinstance(document, dict) else ()
         return {name: value for name, value in given if isinstance(value, str) and len(value) <= MAX_ID_CHARACTERS}

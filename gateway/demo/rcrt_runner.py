@@ -27,7 +27,7 @@ MAX_COUNTED = 10_000  # requests whose executions are counted, the latest
 MAX_WAIT_S = 60
 
 
-class Store:
+class BreadcrumbStore:
     """All breadcrumbs, the latest last. `listeners` hear of each that is new or changed."""
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class ToolRequest:
 class Runner:
     """Listens to the store and runs the tools that are asked for, at most five at a time."""
 
-    def __init__(self, store: Store, tools: list[StockTool]) -> None:
+    def __init__(self, store: BreadcrumbStore, tools: list[StockTool]) -> None:
         self.store = store
         self._tools = {tool.name: tool for tool in tools}
         self._places = asyncio.Semaphore(MAX_RUNNING)

@@ -21,9 +21,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from gateway.demo.rcrt_runner import OWNER_ID, Runner, Store, stock_tools
+from gateway.demo.rcrt_runner import OWNER_ID, BreadcrumbStore, Runner, stock_tools
 from gateway.demo.service import Options, Site, bearer, create_app, decode, main, read_body
-from gateway.demo.toolbox import JsonObject, RefusedError
+from gateway.demo.toolbox import JsonObject, NotRunError
 
 PING_S = 5.0
 TOKEN_LIFE_S = 3600  # unless `ttl_sec` says otherwise
@@ -68,7 +68,7 @@ class RcrtServer:
 
     ping_s = PING_S
 
-    def __init__(self, site: Site, store: Store) -> None:
+    def __init__(self, site: Site, store: BreadcrumbStore) -> None:
         self.site = site
         self.store = store
         self.tokens: OrderedDict[str, Grant] = OrderedDict()
@@ -94,9 +94,9 @@ class RcrtServer:
         try:
             owner_id, agent_id = (str(uuid.UUID(document[name])) for name in ("owner_id", "agent_id"))
         except (TypeError, KeyError, ValueError, AttributeError):
-            raise RefusedError("owner_id and agent_id must be UUIDs", status=400) from None
+            raise NotRunError("owner_id and agent_id must be UUIDs", status=400) from None
         for error in TOKEN.iter_errors(document):
-            raise RefusedError(error.message[:300], status=422)
+            raise NotRunError(error.message[:300], status=422)
         token, roles = secrets.token_urlsafe(), document.get("roles") or list(ROLES)
         ends_at = int(time.time()) + document.get("ttl_sec", TOKEN_LIFE_S)
         self.tokens[token] = Grant(owner_id, frozenset(roles), ends_at)
@@ -112,14 +112,14 @@ class RcrtServer:
             return OWNER_ID
         grant = self.tokens.get(token)
         if grant is None or grant.ends_at < time.time():
-            raise RefusedError("invalid token", status=401)
+            raise NotRunError("invalid token", status=401)
         return grant.owner_id
 
     def check_roles(self, request: Request) -> None:
         """Raises RefusedError (403) if the token of a request may not create breadcrumbs."""
         grant = self.tokens.get(token_in(request))
         if grant is not None and not grant.roles & CREATING:
-            raise RefusedError("emitter role required", status=403)
+            raise NotRunError("emitter role required", status=403)
 
     async def create(self, request: Request) -> Response:
         """Stores a breadcrumb, unless its idempotency key was used before, by whomever."""
@@ -134,13 +134,13 @@ class RcrtServer:
     def check_content_type(self, request: Request) -> None:
         """Raises RefusedError (415) for a body that is not declared as JSON."""
         if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "application/json":
-            raise RefusedError("Expected request with `Content-Type: application/json`", status=415)
+            raise NotRunError("Expected request with `Content-Type: application/json`", status=415)
 
     def use_key(self, request: Request) -> None:
         """Uses up the idempotency key of a request, if it has one. Raises RefusedError (409)."""
         key = request.headers.get("idempotency-key")
         if key in self._keys:
-            raise RefusedError("duplicate idempotency key", status=409)
+            raise NotRunError("duplicate idempotency key", status=409)
         if key is not None:
             self._keys[key] = None
         if len(self._keys) > MAX_KEYS:
@@ -152,7 +152,7 @@ class RcrtServer:
         try:
             offset, limit = int(query.get("offset", 0)), int(query.get("limit", MAX_KEYS))
         except ValueError:
-            raise RefusedError("Failed to deserialize query string") from None
+            raise NotRunError("Failed to deserialize query string") from None
         names = ["id", "title", "tags", "schema_name", "version", "updated_at"]
         names += ["context"] if query.get("include_context") == "true" else []
         found = self.store.select(query.get("tag"), query.get("schema_name"))[offset : offset + limit]
@@ -166,7 +166,7 @@ class RcrtServer:
         """The breadcrumb in the path of a request. Raises RefusedError (404)."""
         crumb = self.store.crumbs.get(request.path_params["id"])
         if crumb is None:
-            raise RefusedError("not found", status=404)
+            raise NotRunError("not found", status=404)
         return crumb
 
     async def change(self, request: Request) -> Response:
@@ -175,10 +175,10 @@ class RcrtServer:
         draft = await read_draft(request, CHANGE)
         crumb = self.store.crumbs.get(request.path_params["id"])
         if crumb is None:  # not 404, as the real one
-            raise RefusedError("no rows returned by a query that expected to return at least one row", status=500)
+            raise NotRunError("no rows returned by a query that expected to return at least one row", status=500)
         expected = request.headers.get("if-match", "").strip('"')
         if expected.isdecimal() and int(expected) != crumb["version"]:
-            raise RefusedError("version_mismatch", status=412)
+            raise NotRunError("version_mismatch", status=412)
         known = {
             name: draft[name] for name in ("schema_name", "tags", "context", *SHOWN) if draft.get(name) is not None
         }
@@ -195,7 +195,7 @@ class RcrtServer:
         """Subscribes before the answer begins: nothing is missed after its head."""
         owner_id = self.identify(request)
         if len(self.streams) >= MAX_STREAMS:
-            raise RefusedError("too many streams", status=503)
+            raise NotRunError("too many streams", status=503)
         unread: asyncio.Queue[bytes | None] = asyncio.Queue(MAX_UNREAD)
         self.streams[unread] = owner_id
         return StreamingResponse(self.chunks(request, unread), media_type="text/event-stream")
@@ -233,22 +233,22 @@ async def read_draft(request: Request, validator: Draft202012Validator) -> JsonO
     """The members of a breadcrumb in a request. Raises RefusedError (400, 422)."""
     draft: JsonObject = decode(await read_body(request))
     for error in validator.iter_errors(draft):
-        raise RefusedError(error.message[:300], status=422)
+        raise NotRunError(error.message[:300], status=422)
     return draft
 
 
 async def plain_refusal(_request: Request, exc: Exception) -> Response:
     """The answer to a request that was refused, in plain text."""
-    assert isinstance(exc, RefusedError)
+    assert isinstance(exc, NotRunError)
     return PlainTextResponse(str(exc), exc.status, headers=exc.headers)
 
 
 def build(site: Site, _options: Options) -> Starlette:
-    store = Store()
+    store = BreadcrumbStore()
     server = RcrtServer(site, store)  # before the runner: a request is announced ahead of what comes of it
     runner = Runner(store, stock_tools())
     app = create_app(server.routes(), runner.executions)
-    app.add_exception_handler(RefusedError, plain_refusal)
+    app.add_exception_handler(NotRunError, plain_refusal)
     return app
 
 

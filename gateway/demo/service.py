@@ -26,7 +26,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from gateway.demo.toolbox import Json, RefusedError
+from gateway.demo.toolbox import Json, NotRunError
 
 MAX_BODY_BYTES = 2 * 1024 * 1024  # far above any call of the demonstration
 MAX_DEPTH = 64  # the schema validator refuses to follow much deeper nesting
@@ -48,7 +48,7 @@ class Site:
     def admit(self, request: Request) -> None:
         """Raises RefusedError (401) for a request without the bearer token, if the server asks for one."""
         if self.token is not None and not self.is_token(bearer(request)):
-            raise RefusedError("Authentication is required", status=401, headers={"WWW-Authenticate": "Bearer"})
+            raise NotRunError("Authentication is required", status=401, headers={"WWW-Authenticate": "Bearer"})
 
     def is_token(self, presented: str) -> bool:
         """Whether this is the token the server asks for."""
@@ -69,11 +69,11 @@ async def read_body(request: Request) -> bytes:
             async for chunk in request.stream():
                 body += chunk
                 if len(body) > MAX_BODY_BYTES:
-                    raise RefusedError(f"The request is larger than {MAX_BODY_BYTES} bytes", status=413)
+                    raise NotRunError(f"The request is larger than {MAX_BODY_BYTES} bytes", status=413)
     except TimeoutError:
-        raise RefusedError("The request did not arrive in time", status=408) from None
+        raise NotRunError("The request did not arrive in time", status=408) from None
     except ClientDisconnect:
-        raise RefusedError("The request ended early") from None
+        raise NotRunError("The request ended early") from None
     return bytes(body)
 
 
@@ -83,9 +83,9 @@ def decode(body: bytes) -> Json:
         document = json.loads(body.decode())
         json.dumps(document, allow_nan=False, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
-        raise RefusedError("The request is not valid JSON") from None
+        raise NotRunError("The request is not valid JSON") from None
     if not _fits(document, MAX_DEPTH):
-        raise RefusedError("The request is not valid JSON", developer_message=f"Nested deeper than {MAX_DEPTH} levels")
+        raise NotRunError("The request is not valid JSON", developer_message=f"Nested deeper than {MAX_DEPTH} levels")
     return document
 
 
@@ -108,7 +108,7 @@ def create_app(
 
     app = Starlette(
         routes=[*routes, Route("/health", health), Route("/executions", counts)],
-        exception_handlers={RefusedError: refusal, HTTPException: _no_such_endpoint},
+        exception_handlers={NotRunError: refusal, HTTPException: _no_such_endpoint},
     )
     app.router.redirect_slashes = False  # it would build a URL from whatever Host says
     return app
@@ -116,7 +116,7 @@ def create_app(
 
 async def refusal(_request: Request, exc: Exception) -> Response:
     """The answer to a request that was refused."""
-    assert isinstance(exc, RefusedError)
+    assert isinstance(exc, NotRunError)
     return JSONResponse(exc.body, exc.status, headers=exc.headers)
 
 

@@ -58,7 +58,7 @@ CALL_TOOL_REQUEST = {
 }
 
 
-class RefusedError(Exception):
+class NotRunError(Exception):
     """A request that got no tool to run: `body` is a ServerErrorResponse or a ValidationErrorResponse."""
 
     def __init__(self, message: str, *, status: int = 400, headers: dict[str, str] | None = None, **more: Json) -> None:
@@ -97,7 +97,7 @@ Run: TypeAlias = Callable[[JsonObject, Context], Awaitable[Json]]
 
 
 @dataclass(frozen=True)
-class Tool:
+class DemoTool:
     """One version of one tool. `output_schema` None: it returns nothing."""
 
     id: str
@@ -135,7 +135,7 @@ def object_schema(properties: JsonObject, *required: str) -> JsonObject:
 class _Kept:
     """A call with an id, with its arguments as JSON, and the result that it has or will have."""
 
-    tool: Tool
+    tool: DemoTool
     arguments: str
     result: asyncio.Future[JsonObject]
 
@@ -143,8 +143,10 @@ class _Kept:
 class Toolbox:
     """The tools of one server. `authorize` returns the challenges that stand between a context and the tool."""
 
-    def __init__(self, tools: Iterable[Tool], authorize: Callable[[Context], list[JsonObject]] | None = None) -> None:
-        self._versions: dict[str, dict[Version, Tool]] = {}
+    def __init__(
+        self, tools: Iterable[DemoTool], authorize: Callable[[Context], list[JsonObject]] | None = None
+    ) -> None:
+        self._versions: dict[str, dict[Version, DemoTool]] = {}
         self._validators: dict[tuple[str, Version], Draft202012Validator] = {}
         for tool in tools:
             self._versions.setdefault(tool.id, {})[tool.version] = tool
@@ -158,30 +160,30 @@ class Toolbox:
         """Every version of every tool, ascending: clients that key by name keep the last one."""
         return [tool.definition() for versions in self._versions.values() for _, tool in sorted(versions.items())]
 
-    def resolve(self, tool_id: str) -> Tool:
+    def resolve(self, tool_id: str) -> DemoTool:
         """Finds the tool: `@x.y.z` exactly, `@x` is `x.0.0`, none is the numerically highest (Version Resolution).
 
         Raises: RefusedError.
         """
         match = TOOL_ID.fullmatch(tool_id)
         if match is None:
-            raise RefusedError("The tool ID is invalid", developer_message="It must look like Toolkit.Tool[@x|@x.y.z]")
+            raise NotRunError("The tool ID is invalid", developer_message="It must look like Toolkit.Tool[@x|@x.y.z]")
         name, major, minor, patch = match.groups()
         versions = self._versions.get(name)
         message = f"Tool '{name.replace('.', '_')}' was not found"
         if versions is None:
-            raise RefusedError(message, developer_message=f"There is no {name}")
+            raise NotRunError(message, developer_message=f"There is no {name}")
         version = max(versions) if major is None else (int(major), int(minor or 0), int(patch or 0))
         if version not in versions:
             asked = ".".join(map(str, version))
-            raise RefusedError(message, developer_message=f"{name} version {asked} is not available")
+            raise NotRunError(message, developer_message=f"{name} version {asked} is not available")
         return versions[version]
 
     async def call(self, request: Json) -> JsonObject:
         """Runs a CallToolRequest and returns its CallToolResponse. Raises RefusedError while no tool has run."""
         for error in self._request.iter_errors(request):
             path = "".join(f"/{step}" for step in error.instance_path)
-            raise RefusedError("The request is invalid", developer_message=f"request{path}: {error.message}"[:300])
+            raise NotRunError("The request is invalid", developer_message=f"request{path}: {error.message}"[:300])
         tool = self.resolve(request["tool_id"])
         arguments = request.get("input", {})
         # Input before requirements: a user should not connect an account for a call that cannot run.
@@ -201,13 +203,13 @@ class Toolbox:
             if len(self._kept) > MAX_KEPT:
                 self._kept.popitem(last=False)
         if (kept.tool, kept.arguments) != (tool, given):
-            raise RefusedError("The call_id was used for another call")
+            raise NotRunError("The call_id was used for another call")
         result = await asyncio.shield(kept.result)
         if result.get("error", {}).get("can_retry"):
             self._kept.pop(key, None)
         return result
 
-    async def _run(self, tool: Tool, arguments: JsonObject, context: Context, call_id: str) -> JsonObject:
+    async def _run(self, tool: DemoTool, arguments: JsonObject, context: Context, call_id: str) -> JsonObject:
         """Runs a tool; returns its CallToolResponse."""
         started = time.perf_counter()
         outcome: JsonObject
@@ -218,14 +220,14 @@ class Toolbox:
         duration_ms = round((time.perf_counter() - started) * 1000, 3)
         return {"call_id": call_id, "duration": duration_ms, **outcome}
 
-    def _check_input(self, tool: Tool, arguments: JsonObject) -> None:
+    def _check_input(self, tool: DemoTool, arguments: JsonObject) -> None:
         errors: dict[str, str] = {}
         for error in islice(self._validators[tool.id, tool.version].iter_errors(arguments), MAX_REPORTED):
             errors.setdefault(str([*error.instance_path, "input"][0]), error.message)
         if errors:
-            raise RefusedError("Some input parameters are invalid", status=422, parameter_errors=errors)
+            raise NotRunError("Some input parameters are invalid", status=422, parameter_errors=errors)
 
-    def _check_requirements(self, tool: Tool, context: Context) -> None:
+    def _check_requirements(self, tool: DemoTool, context: Context) -> None:
         """Raises RefusedError with everything that is missing. Of secrets it names the ids (an extension)."""
         required = tool.requirements or {}
         missing: JsonObject = {}
@@ -238,7 +240,7 @@ class Toolbox:
         elif self._authorize and required.get("authorization") and (challenges := self._authorize(context)):
             missing["authorization"] = challenges
         if missing:
-            raise RefusedError(_what_to_do(missing), missing_requirements=missing)
+            raise NotRunError(_what_to_do(missing), missing_requirements=missing)
 
 
 def _validator(schema: JsonObject) -> Draft202012Validator:

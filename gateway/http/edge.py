@@ -76,7 +76,7 @@ class Refuse(Protocol):
     def __call__(self, request: Request, error: GatewayError, *, follows_oauth: bool) -> Awaitable[WireReply]: ...
 
 
-class _Route(Struct, frozen=True, kw_only=True):
+class _EdgeRoute(Struct, frozen=True, kw_only=True):
     """What answers a request; most of it is that of the endpoint (`Endpoint`)."""
 
     surface: Surface
@@ -130,7 +130,7 @@ class Edge:
         self._cors = cors
         self._is_guarded = hosts is not None or cors is not None
         routes = {
-            path: _Route(
+            path: _EdgeRoute(
                 surface=surface,
                 answer=answer,
                 path=endpoint.route,
@@ -261,7 +261,7 @@ class Edge:
             else:
                 self._observer.answered(request, operation, path, status, duration_s, size)
 
-    def _special(self, scope: Scope) -> _Route | None:
+    def _special(self, scope: Scope) -> _EdgeRoute | None:
         """The route of a request that is refused for its host, of a browser's question, or of a callback."""
         if scope["type"] != "http":
             return None
@@ -281,7 +281,7 @@ class Edge:
             if origin is not None and not self._allows_page(origin):
                 return self._fixed(scope, _refuse_origin)
         if path.startswith(CALLBACKS) and method == "POST":
-            return _Route(  # made anew: one that is kept would lead back here, and outlive the next reload
+            return _EdgeRoute(  # made anew: one that is kept would lead back here, and outlive the next reload
                 surface=self._default,
                 answer=self._receive,
                 path=CALLBACK.path,
@@ -290,7 +290,7 @@ class Edge:
             )
         return None
 
-    def _of_family(self, scope: Scope) -> _Route | None:
+    def _of_family(self, scope: Scope) -> _EdgeRoute | None:
         """The route of a path that ends in any word."""
         if scope["type"] != "http":
             return None
@@ -299,7 +299,7 @@ class Edge:
         route = self._families.get(before)
         return None if route is None or WORD.fullmatch(word) is None else replace(route, surface_path=path)
 
-    def _fixed(self, scope: Scope, answer: Answer, operation: str | None = None) -> _Route:
+    def _fixed(self, scope: Scope, answer: Answer, operation: str | None = None) -> _EdgeRoute:
         """A route that gives the same answer at every path."""
         method, path = scope["method"], scope["path"]
         route = self._routes.get(path) or self._of_family(scope)
@@ -309,7 +309,9 @@ class Edge:
         else:
             counted_as, template = route.counts_as, route.path
             surface, dialect = route.surface, route.dialect
-        return _Route(surface=surface, answer=answer, path=template, dialect=dialect, operation=operation or counted_as)
+        return _EdgeRoute(
+            surface=surface, answer=answer, path=template, dialect=dialect, operation=operation or counted_as
+        )
 
     async def _receive(self, request: Request, arriving: Body) -> WireReply:
         """Takes a callback, which is answered with its status alone (RAP, Transport: the body is ignored)."""
@@ -348,7 +350,7 @@ async def _send(status: int, fields: Headers, body: bytes, send: Send) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-def _check_head(request: Request, scope: Scope, route: _Route, allows_page: Callable[[bytes], bool]) -> None:
+def _check_head(request: Request, scope: Scope, route: _EdgeRoute, allows_page: Callable[[bytes], bool]) -> None:
     """Checks method, headers and announced size, and has the surface check the rest.
 
     Raises METHOD_NOT_ALLOWED, FORBIDDEN for a page of another origin, INVALID_REQUEST for a repeated header,

@@ -18,7 +18,7 @@ from gateway.protocols.otc.surface import CALLS, OtcSurface
 from gateway.settings import AuthSettings
 
 
-class _Form(NamedTuple):
+class _DialectSchemas(NamedTuple):
     """One dialect: the schemas of what it takes and gives."""
 
     title: str
@@ -28,11 +28,11 @@ class _Form(NamedTuple):
 
 
 FORMS = {
-    "rfc": _Form("the OTC RFC", "RfcCall", "RfcResult", "RfcTools"),
-    "otc": _Form("OTC 1.0", "OtcCall", "EnvelopedResult", "OtcTools"),
-    "oxp": _Form("OXP 1.0, flat", "Call", "Result", "OxpTools"),
-    "oxp-env": _Form("OXP 1.0, enveloped", "OxpEnvelopedCall", "EnvelopedResult", "OxpEnvelopedTools"),
-    "lc": _Form("the LangChain form", "LcCall", "LcResult", "LcTools"),
+    "rfc": _DialectSchemas("the OTC RFC", "RfcCall", "RfcResult", "RfcTools"),
+    "otc": _DialectSchemas("OTC 1.0", "OtcCall", "EnvelopedResult", "OtcTools"),
+    "oxp": _DialectSchemas("OXP 1.0, flat", "Call", "Result", "OxpTools"),
+    "oxp-env": _DialectSchemas("OXP 1.0, enveloped", "OxpEnvelopedCall", "EnvelopedResult", "OxpEnvelopedTools"),
+    "lc": _DialectSchemas("the LangChain form", "LcCall", "LcResult", "LcTools"),
 }
 BY_TOKEN, BY_KEY = ("bearer",), ("oxp_key", "otc_key")
 VERSION = "OXP-Version"  # the header in which flat OXP alone carries its version

@@ -42,7 +42,7 @@ from gateway.metrics.families import (
     Family,
     GaugeSample,
 )
-from gateway.metrics.store import Counted, Row, Series, Store
+from gateway.metrics.store import Counted, MetricStore, Row, Series
 
 Key = TypeVar("Key")
 Rows = TypeVar("Rows")
@@ -90,7 +90,7 @@ class Metrics:
     """
 
     def __init__(self, values: LabelValues, *, max_tools: int, gauges: Callable[[], Iterable[GaugeSample]]) -> None:
-        self.store = Store()
+        self.store = MetricStore()
         self.reloads = {"ok": 0, "failed": 0}
         self.is_current = True
         self.reload_problems: Sequence[str] = ()

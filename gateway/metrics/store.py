@@ -26,7 +26,7 @@ class Series(NamedTuple):
     values: tuple[float, ...]
 
 
-class Store:
+class MetricStore:
     """The rows of one process."""
 
     def __init__(self) -> None:

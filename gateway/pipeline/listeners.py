@@ -33,7 +33,7 @@ class TooManyListenersError(FixedError):
         pass
 
 
-class Listener:
+class ChangeListener:
     """One request that listens; `wire.Events`. `holder` is who it counts for."""
 
     __slots__ = (
@@ -107,7 +107,7 @@ class Listeners:
         self._seen = Router()
         self._max = self._max_per_caller = 0
         self._is_closed = False
-        self._due_s: dict[Listener, float] = {}  # the next beat of each; the soonest is first
+        self._due_s: dict[ChangeListener, float] = {}  # the next beat of each; the soonest is first
         self._held: Counter[str] = Counter()
         self._timer: asyncio.TimerHandle | None = None
         self._looking: asyncio.Task[None] | None = None
@@ -126,7 +126,7 @@ class Listeners:
         if at_most == 0:
             self._end_all()
 
-    def open(self, caller: Caller, ip: str, opened: OpenedListen) -> Listener:
+    def open(self, caller: Caller, ip: str, opened: OpenedListen) -> ChangeListener:
         """Adds a listener, served by the current task; it has to be closed. Raises RATE_LIMITED, NOT_READY."""
         if self._is_closed:
             raise GatewayError(ErrorCode.NOT_READY, "The gateway is stopping.", retry_after_s=RETRY_AFTER_S)
@@ -134,14 +134,14 @@ class Listeners:
         if len(self) >= self._max or self._held[holder] >= self._max_per_caller:
             raise TooManyListenersError
         loop = asyncio.get_running_loop()
-        listener = Listener(self, holder, caller.scopes, opened)
+        listener = ChangeListener(self, holder, caller.scopes, opened)
         self._held[holder] += 1
         self._due_s[listener] = loop.time() + self._beat_s
         if self._timer is None:
             self._timer = loop.call_later(min(TICK_S, self._beat_s), self._tick)
         return listener
 
-    def remove(self, listener: Listener) -> None:
+    def remove(self, listener: ChangeListener) -> None:
         """Gives back the place of a listener, once."""
         if self._due_s.pop(listener, None) is None:
             return

@@ -42,7 +42,7 @@ T = TypeVar("T")
 Answer = Callable[[Request, Body], Awaitable[WireReply]]
 
 
-class Catalogue(Protocol):
+class CatalogueSnapshot(Protocol):
     """The snapshot of all published tools."""
 
     @property
@@ -58,7 +58,7 @@ class OtherRequests:
     """Answers them."""
 
     def __init__(
-        self, catalogue: Catalogue, listeners: Listeners, calls: StoredCalls, responses: ResponseBuilder
+        self, catalogue: CatalogueSnapshot, listeners: Listeners, calls: StoredCalls, responses: ResponseBuilder
     ) -> None:
         self._catalogue = catalogue
         self._listeners = listeners

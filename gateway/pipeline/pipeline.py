@@ -37,7 +37,7 @@ from gateway.core.wire import Body, WireReply
 from gateway.pipeline.challenges import Consents
 from gateway.pipeline.checks import Checks, check_result
 from gateway.pipeline.listeners import Listeners
-from gateway.pipeline.other_requests import Catalogue, OtherRequests, require_call
+from gateway.pipeline.other_requests import CatalogueSnapshot, OtherRequests, require_call
 from gateway.pipeline.request import Request, forwarded_headers, read_document
 from gateway.pipeline.responses import CALL_ID, ResponseBuilder, refusal, with_headers
 
@@ -56,7 +56,7 @@ class Pipeline:
         authenticator: Authenticator,
         authorizer: Authorizer | None,  # decides about each call, also one that only asks for a kept result
         limiter: Limiter,
-        catalogue: Catalogue,
+        catalogue: CatalogueSnapshot,
         calls: Calls,
         responses: ResponseBuilder,
         checks: Checks,

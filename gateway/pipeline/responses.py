@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from msgspec.structs import replace
 
 from gateway.calls.outcomes import Run
-from gateway.calls.status import CANCELLED, MISSING, UNREMEMBERED, CallView, Consent, still_running
+from gateway.calls.status import CANCELLED, MISSING, UNREMEMBERED, CallView, ConsentPending, still_running
 from gateway.catalogue.published import OutputCheck, PublishedTool
 from gateway.core.encoders import Encoder, KeptCall, StatusEncoder
 from gateway.core.errors import ErrorCode, FixedError, GatewayError
@@ -85,7 +85,7 @@ class ResponseBuilder:
             running = still_running(keyed=view.is_keyed)
             request.failed_result = None if accepted else running
             reply = encode(running, view.metadata.call_id)
-        elif isinstance(status, Consent):
+        elif isinstance(status, ConsentPending):
             reply = refusal(self._consent_refusal(view, status), request)
         else:
             assert isinstance(status, GatewayError)
@@ -112,7 +112,7 @@ class ResponseBuilder:
     def _kept_call(self, view: CallView) -> KeptCall:
         begun_s, consent_state, status = view.metadata.begun_s, view.metadata.consent_state, view.status
         changed_s, kept_until_s = begun_s, begun_s + self._pending_ttl_s
-        if isinstance(status, Consent) and consent_state is not None:
+        if isinstance(status, ConsentPending) and consent_state is not None:
             changed_s = max(begun_s, consent_state[0])
         elif isinstance(status, ToolResult) and status is not UNREMEMBERED:
             changed_s = max(begun_s, view.ended_s)
@@ -135,7 +135,7 @@ class ResponseBuilder:
         public = self._challenges.public(missing, backend) if isinstance(missing, dict) else None
         return replace(result, failure=replace(failure, extras={**failure.extras, MISSING: public}))
 
-    def _consent_refusal(self, view: CallView, consent: Consent) -> GatewayError:
+    def _consent_refusal(self, view: CallView, consent: ConsentPending) -> GatewayError:
         """The refusal of a call that waits for its user."""
         challenge = self._challenges.public_for_call(consent.challenge, view.backend, view.key)
         message = "The user has to authorize this call first."

@@ -133,7 +133,7 @@ class _Measure:
         self.size = size  # bytes as text, at most
 
 
-class _Target(NamedTuple):
+class _ReferenceTarget(NamedTuple):
     """What a reference names, and its copy."""
 
     source: Any  # as long as it lives, no other object has its id
@@ -149,7 +149,7 @@ class _Copier:
         self._find = target
         self._max_bytes = max_bytes
         self._ref_alone = ref_alone  # whether keywords beside a reference count for nothing
-        self._targets: dict[int, _Target] = {}
+        self._targets: dict[int, _ReferenceTarget] = {}
         self._open: set[int] = set()  # targets that are being copied: met again, they are recursive
 
     def copy(self, schema: Any, measure: _Measure, depth: int = 0) -> Any:
@@ -172,7 +172,7 @@ class _Copier:
         # Definitions below the root stay as they are: a kept pointer may lead into them.
         return with_subschemas(schema, lambda inner: self.copy(inner, measure, depth + 1), leave=DEFINITIONS)
 
-    def _copied(self, source: Any) -> _Target:
+    def _copied(self, source: Any) -> _ReferenceTarget:
         target = self._targets.get(id(source))
         if target is None:
             if id(source) in self._open:
@@ -180,9 +180,9 @@ class _Copier:
             self._open.add(id(source))
             measure = _Measure(len(msgspec.json.encode(source)))
             try:
-                target = _Target(source, self.copy(source, measure, 1), measure)
+                target = _ReferenceTarget(source, self.copy(source, measure, 1), measure)
             except SchemaError:
-                target = _Target(source)
+                target = _ReferenceTarget(source)
             finally:
                 self._open.discard(id(source))
             self._targets[id(source)] = target

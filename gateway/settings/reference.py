@@ -84,7 +84,9 @@ def json_schema(root: type[BaseModel]) -> Schema:
 
 def markdown(schema: Schema) -> str:
     """The whole page, of a schema as `json_schema` makes it."""
-    tables = _Page(schema["$defs"]).tables("The file", "The keys at its top.", schema, schema["properties"], "")
+    tables = _ReferencePage(schema["$defs"]).tables(
+        "The file", "The keys at its top.", schema, schema["properties"], ""
+    )
     page = "\n\n".join([PREFACE, *tables]) + "\n"
     for specification in filter(None, (protocol.specification for protocol in PROTOCOLS.values())):
         short, name, url = specification  # descriptions name them so; only the page has links
@@ -92,7 +94,7 @@ def markdown(schema: Schema) -> str:
     return page
 
 
-class _Page:
+class _ReferencePage:
     def __init__(self, definitions: Mapping[str, Schema]) -> None:
         self._definitions = definitions
         self._places: dict[str, str] = {}  # of sections by definition, those that backends have

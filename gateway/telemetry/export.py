@@ -51,7 +51,7 @@ NO_STATE = TraceState()
 EXPORTED, FAILED, DROPPED = "exported", "failed", "dropped"
 
 
-class _Reason(logging.Filter):
+class _ExportTrouble(logging.Filter):
     """Keeps why the SDK could not send a batch, instead of a line for each of its attempts."""
 
     text = ""
@@ -80,7 +80,7 @@ def _short(text: str) -> str:
 class _CountingExporter(SpanExporter):
     """An exporter that reports how many spans it has sent, or failed to send, from the thread that it runs in."""
 
-    def __init__(self, inner: SpanExporter, why: _Reason, report: Callable[[int, str | None], None]) -> None:
+    def __init__(self, inner: SpanExporter, why: _ExportTrouble, report: Callable[[int, str | None], None]) -> None:
         self._inner = inner
         self._why = why
         self._report = report
@@ -116,7 +116,7 @@ class SpanExport:
         self._count = count
         self._waiting = 0
         self._is_up = True
-        self._why = _Reason()
+        self._why = _ExportTrouble()
         self._loop = asyncio.get_running_loop()
         # It adds what OTEL_RESOURCE_ATTRIBUTES says, such as the name of a pod.
         self._resource = Resource.create({"service.name": settings.service, "service.version": __version__})
@@ -172,7 +172,7 @@ class SpanExport:
 
 def trouble_with(settings: TelemetrySettings) -> str | None:
     """Why a collector does not take spans, by sending none; None if it does. Takes some seconds at most."""
-    why = _Reason()
+    why = _ExportTrouble()
     exporter = _exporter(settings, PROBE_S)
     try:
         return None if exporter.export(()) is SpanExportResult.SUCCESS else why.text

@@ -59,7 +59,7 @@ def read_callback(body: bytes) -> callback.Callback:
 @given(damaged(POSTED).map(jsontext.encode) | damaged_bytes([jsontext.encode(one) for one in POSTED]) | st.binary())
 def test_anything_posted_means_something(body: bytes) -> None:
     match read_callback(body):
-        case callback.Result(result=ToolResult(value=value)):
+        case callback.ResultMessage(result=ToolResult(value=value)):
             jsontext.decode(jsontext.encode(value), callback.MAX_DEPTH)
         case callback.Refused(reason=reason):
             assert reason

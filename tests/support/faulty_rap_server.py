@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gateway.demo.rap_calls import Invocation, Message, Messages
+from gateway.demo.rap_calls import Message, Messages, RapInvocation
 from gateway.demo.rap_server import RapServer, extend
 from gateway.demo.service import Options, Site, create_app, main
 from tests.support.faults import Fault, Faults, hang_up
@@ -41,10 +41,10 @@ class FaultyRapServer(RapServer):
         seen = [Route("/notices", notices), Route("/deliveries", deliveries)]
         return [*super().routes(), *seen, self.faults.route()]
 
-    def _fault(self, call: Invocation) -> str:
+    def _fault(self, call: RapInvocation) -> str:
         return self._taken[call.id].fault if call.id in self._taken else ""
 
-    async def acknowledge(self, request: Request, call: Invocation) -> Response:
+    async def acknowledge(self, request: Request, call: RapInvocation) -> Response:
         if (fault := self.faults.take(call.operation)) is not None:
             self._taken[call.id] = fault
         match self._fault(call):
@@ -56,7 +56,7 @@ class FaultyRapServer(RapServer):
                 return await hang_up(request)
         return await super().acknowledge(request, call)
 
-    async def messages(self, call: Invocation) -> Messages:
+    async def messages(self, call: RapInvocation) -> Messages:
         match self._fault(call):
             case "delayed":
                 await asyncio.sleep(self._taken[call.id].seconds)
@@ -76,7 +76,7 @@ class FaultyRapServer(RapServer):
                 async for message in regular:
                     yield message
 
-    async def deliver(self, call: Invocation, message: Message) -> None:
+    async def deliver(self, call: RapInvocation, message: Message) -> None:
         url, times, cut = call.callback_url, 1, None
         match self._fault(call):
             case "duplicate":

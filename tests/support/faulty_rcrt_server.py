@@ -18,10 +18,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from gateway.demo.rcrt_runner import WORKSPACE, Runner, StockTool, Store, ToolRequest, event, stock_tools
+from gateway.demo.rcrt_runner import WORKSPACE, BreadcrumbStore, Runner, StockTool, ToolRequest, event, stock_tools
 from gateway.demo.rcrt_server import RcrtServer, plain_refusal
 from gateway.demo.service import Options, Site, create_app, main
-from gateway.demo.toolbox import RefusedError
+from gateway.demo.toolbox import NotRunError
 from tests.support.faults import Fault, Faults, hang_up
 
 Json = Any
@@ -70,7 +70,7 @@ EVENTS: Mapping[str, Callable[[Crumb], list[Crumb]]] = {
 class FaultyRunner(Runner):
     """A fault is taken when its request is heard of, and is then known by the id of that request."""
 
-    def __init__(self, store: Store, faults: Faults) -> None:
+    def __init__(self, store: BreadcrumbStore, faults: Faults) -> None:
         self._faults = faults
         self._taken: dict[str, Fault] = {}
         super().__init__(store, [*stock_tools(), *more_tools()])
@@ -132,7 +132,7 @@ def more_tools() -> list[StockTool]:
 class FaultyRcrtServer(RcrtServer):
     """Spoils answers and streams."""
 
-    def __init__(self, site: Site, store: Store, faults: Faults, ping_s: float) -> None:
+    def __init__(self, site: Site, store: BreadcrumbStore, faults: Faults, ping_s: float) -> None:
         super().__init__(site, store)
         self.faults = faults
         self.ping_s = ping_s
@@ -152,7 +152,7 @@ class FaultyRcrtServer(RcrtServer):
 
     def identify(self, request: Request) -> str:
         if self.faults.take("auth"):
-            raise RefusedError("invalid token: InvalidSignature", status=401)
+            raise NotRunError("invalid token: InvalidSignature", status=401)
         return super().identify(request)
 
     async def token(self, request: Request) -> Response:
@@ -166,18 +166,18 @@ class FaultyRcrtServer(RcrtServer):
         fault = self.faults.take("create")
         match "" if fault is None else fault.fault:
             case "status_401":  # before the key is looked at, as whatever is wrong with a token
-                raise RefusedError("invalid token: InvalidSignature", status=401)
+                raise NotRunError("invalid token: InvalidSignature", status=401)
             case "status_422":
-                raise RefusedError("Failed to deserialize the JSON body into the target type", status=422)
+                raise NotRunError("Failed to deserialize the JSON body into the target type", status=422)
             case "status_500" | "status_503" as name:
                 self.use_key(request)
-                raise RefusedError("error returned from database", status=int(name.removeprefix("status_")))
+                raise NotRunError("error returned from database", status=int(name.removeprefix("status_")))
             case "reset":
                 self.use_key(request)
                 return await hang_up(request)
             case "status_500_stored":
                 await super().create(request)
-                raise RefusedError("error communicating with database", status=500)
+                raise NotRunError("error communicating with database", status=500)
             case "reset_stored":
                 await super().create(request)
                 return await hang_up(request)
@@ -194,7 +194,7 @@ class FaultyRcrtServer(RcrtServer):
         fault = self.faults.take("list")
         match "" if fault is None else fault.fault:
             case "status_500" | "status_503" as name:
-                raise RefusedError("error communicating with database", status=int(name.removeprefix("status_")))
+                raise NotRunError("error communicating with database", status=int(name.removeprefix("status_")))
             case "invalid_json":
                 return Response('[{"id":', media_type="application/json")
             case "empty":
@@ -203,7 +203,7 @@ class FaultyRcrtServer(RcrtServer):
 
     async def stream(self, request: Request) -> Response:
         if self.faults.take("stream", {"status_503"}):  # as a server without its broker
-            raise RefusedError("NATS not connected", status=503)
+            raise NotRunError("NATS not connected", status=503)
         return await super().stream(request)
 
     async def chunks(self, request: Request, unread: asyncio.Queue[bytes | None]) -> AsyncGenerator[bytes, None]:
@@ -235,7 +235,7 @@ def extend(parser: argparse.ArgumentParser) -> None:
 
 
 def build(site: Site, options: Options) -> Starlette:
-    store, faults = Store(), Faults()
+    store, faults = BreadcrumbStore(), Faults()
     server = FaultyRcrtServer(site, store, faults, options.ping_s)
     runner = FaultyRunner(store, faults)
     if options.as_shipped:
@@ -243,7 +243,7 @@ def build(site: Site, options: Options) -> Starlette:
             if crumb["context"]["name"] in ("json-transform", "workflow"):
                 crumb["tags"].remove("approved")
     app = create_app(server.routes(), runner.executions)
-    app.add_exception_handler(RefusedError, plain_refusal)
+    app.add_exception_handler(NotRunError, plain_refusal)
     return app
 
 

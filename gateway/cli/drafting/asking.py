@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 from gateway.cli.drafting import openapi
 from gateway.cli.drafting.draft import CredentialWantedError, Draft, Drafter, NotSpokenError, Wanted
-from gateway.cli.drafting.look import LOOK_S, Look, looking
+from gateway.cli.drafting.look import LOOK_S, ProbeResponse, looking
 from gateway.cli.output import FAILED, USAGE, CommandError
 from gateway.protocols import PROTOCOLS
 
@@ -65,7 +65,7 @@ def _check(wanted: Wanted) -> None:
         raise CommandError(USAGE, f"{wanted.place} must be the path of a file, or a URL with http:// or https://.")
 
 
-def _check_answer(wanted: Wanted, seen: Look) -> None:
+def _check_answer(wanted: Wanted, seen: ProbeResponse) -> None:
     """Raises CommandError for a server of which nothing can be found out."""
     if seen.is_silent:
         said = f"{wanted.place} takes connections, but has not answered within {LOOK_S:g} s."
@@ -92,7 +92,7 @@ async def _draft(wanted: Wanted, protocol: str) -> Draft:
     return await drafter.draft(wanted, protocol)
 
 
-async def _insist(wanted: Wanted, protocol: str, seen: Look) -> Draft:
+async def _insist(wanted: Wanted, protocol: str, seen: ProbeResponse) -> Draft:
     """Asks in that protocol alone. Raises CommandError."""
     try:
         return await _draft(replace(wanted, is_document=openapi.is_document(seen.body)), protocol)
@@ -122,7 +122,7 @@ def _first(drafts: Sequence[Draft]) -> Draft:
     return first._replace(said=(*first.said, also))
 
 
-def _unknown(wanted: Wanted, seen: Look, answers: Mapping[str, Draft | NotSpokenError]) -> CommandError:
+def _unknown(wanted: Wanted, seen: ProbeResponse, answers: Mapping[str, Draft | NotSpokenError]) -> CommandError:
     """The error for a server that speaks no protocol."""
     if seen.status in (401, 403):
         reason = f"{wanted.place} answered {seen.status}"

@@ -136,7 +136,7 @@ class CredentialWantedError(CommandError):
             super().__init__(FAILED, f"The tool server needs a credential: {reason}.", hint, *hints)
 
 
-class OtherOriginError(CommandError):
+class ForeignServerError(CommandError):
     """A document names another origin for its calls than the user has. Nothing was sent to `url`, which is there."""
 
     def __init__(self, url: str, place: str, *, is_url: bool, has_token: bool) -> None:

@@ -21,7 +21,7 @@ MAX_SHOWN = 5  # names of tools
 REFUSED = re.compile(r"\b(answered|status) 40[13]\b")
 
 
-class Listed(NamedTuple):
+class ListedTools(NamedTuple):
     """The list of a server. `form` is what it speaks, as `backend` has learned it; that is closed."""
 
     listing: Listing
@@ -34,7 +34,7 @@ class Listed(NamedTuple):
         return tuple(dict.fromkeys(tool.tool for tool in self.listing.tools))
 
 
-async def listed(wanted: Wanted, protocol: str, lines: Sequence[str]) -> Listed:
+async def listed(wanted: Wanted, protocol: str, lines: Sequence[str]) -> ListedTools:
     """Asks a server for its tools. Raises NotSpokenError, and CommandError for lines that make no backend."""
     yaml = backend_yaml(ASKED_AS, protocol, [*lines, *wanted.auth])
     gateway = Gateway(checked(f"auth: none\nbackends:\n{yaml}", wanted.folder))
@@ -51,11 +51,17 @@ async def listed(wanted: Wanted, protocol: str, lines: Sequence[str]) -> Listed:
         await gateway.aclose()
     if not listing.tools and listing.rejected:
         raise NotSpokenError(f"none of its tools can be used: {listing.rejected[0].reason}")
-    return Listed(listing, backend.dialect, backend)
+    return ListedTools(listing, backend.dialect, backend)
 
 
 def drafted(
-    wanted: Wanted, protocol: str, found: Listed, lines: Sequence[str], *, title: str = "", said: Sequence[str] = ()
+    wanted: Wanted,
+    protocol: str,
+    found: ListedTools,
+    lines: Sequence[str],
+    *,
+    title: str = "",
+    said: Sequence[str] = (),
 ) -> Draft:
     """The backend for a server that was asked with these lines; `title` is what it calls itself, `said` what to add."""
     toolkits = {tool.partition(".")[0] for tool in found.tools} - {ASKED_AS}

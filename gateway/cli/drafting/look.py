@@ -28,7 +28,7 @@ OLD_MCP = (
 )
 
 
-class Look(NamedTuple):
+class ProbeResponse(NamedTuple):
     """What a URL shows: nothing of a stream of events, which would not end; status 0 for a broken answer.
 
     `is_silent`: none came at all.
@@ -41,7 +41,7 @@ class Look(NamedTuple):
 
 
 @asynccontextmanager
-async def looking(url: str, token: str = "") -> AsyncIterator[Callable[[str], Awaitable[Look]]]:
+async def looking(url: str, token: str = "") -> AsyncIterator[Callable[[str], Awaitable[ProbeResponse]]]:
     """Gives a function that looks at URLs of one origin; `token` proves who asks. Raises CommandError, as that does."""
     try:
         origin = Origin.parse(url)
@@ -56,24 +56,24 @@ async def looking(url: str, token: str = "") -> AsyncIterator[Callable[[str], Aw
         await pool.aclose()
 
 
-async def _look(pool: Pool, headers: Headers, url: str) -> Look:
+async def _look(pool: Pool, headers: Headers, url: str) -> ProbeResponse:
     """Raises CommandError where nothing answers, and for the old transport of MCP."""
     target = path_and_query(url)
     try:
         reply = await pool.reply_or_events(b"GET", target, headers, b"", timeout_s=LOOK_S, max_body=MAX_BYTES)
     except TransportError as exc:
         if exc.sent:  # whether it speaks a protocol may show all the same
-            return Look(0, is_silent=exc.kind is Kind.TIMEOUT)
+            return ProbeResponse(0, is_silent=exc.kind is Kind.TIMEOUT)
         where = "" if exc.kind in NAMES_ORIGIN else f"{url}: "
         hints = [PRIVATE] if "certificate" in str(exc) else []
         raise CommandError(FAILED, f"{where}{exc}", *hints) from exc
     if isinstance(reply, Reply):
-        return Look(reply.status, reply.body, (reply.header(b"location") or b"").decode("latin-1"))
+        return ProbeResponse(reply.status, reply.body, (reply.header(b"location") or b"").decode("latin-1"))
     try:
         await _check_events(reply)
     finally:
         reply.close()
-    return Look(reply.head.status)
+    return ProbeResponse(reply.head.status)
 
 
 async def _check_events(reply: StreamedReply) -> None:

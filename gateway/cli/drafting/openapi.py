@@ -14,8 +14,8 @@ from gateway.cli.drafting import schemes
 from gateway.cli.drafting.draft import (
     ASKED_AS,
     Draft,
+    ForeignServerError,
     NotSpokenError,
-    OtherOriginError,
     Wanted,
     backend_yaml,
     checked,
@@ -189,7 +189,7 @@ def _own_server(document: Document, place: str, wanted: Wanted) -> str:
     url = _server(document, place)
     knows = Origin.parse(url) == Origin.parse(place) if wanted.is_url else not wanted.token_env
     if not knows:
-        raise OtherOriginError(url, place, is_url=wanted.is_url, has_token=wanted.token_env is not None)
+        raise ForeignServerError(url, place, is_url=wanted.is_url, has_token=wanted.token_env is not None)
     return url
 
 
@@ -232,7 +232,7 @@ def _operations(wanted: Wanted) -> Iterator[str]:
         yield f"  max: {wanted.max_tools}"
 
 
-class Listed(NamedTuple):
+class ListedOperations(NamedTuple):
     """The ids of its tools, and lines about what became of the rest."""
 
     tools: tuple[str, ...]
@@ -246,7 +246,7 @@ def _reasons(rejected: Sequence[Rejected]) -> Iterator[str]:
         yield f"  and {len(rejected) - MAX_REASONS} others"
 
 
-def _listed(terms: Terms, text: bytes) -> Listed:
+def _listed(terms: Terms, text: bytes) -> ListedOperations:
     """What the gateway will make of the document. Raises CommandError where that is no list."""
     first, *parts = read_operations(encode(terms), text)
     summary = decode_summary(first)
@@ -268,4 +268,4 @@ def _listed(terms: Terms, text: bytes) -> Listed:
             "" if terms.methods == (ALL,) else "With --method all, operations that change something become tools, too."
         )
         raise CommandError(USAGE, "None of its operations becomes a tool:", *said, *filter(None, [hint]))
-    return Listed(tools, tuple(said))
+    return ListedOperations(tools, tuple(said))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from gateway.cli.drafting.callers import AUDIENCE, Callers, Trusted
-from gateway.cli.drafting.draft import CredentialWantedError, Draft, OtherOriginError, Wanted
+from gateway.cli.drafting.draft import CredentialWantedError, Draft, ForeignServerError, Wanted
 from gateway.cli.output import CommandError, complain, say
 from gateway.logs.output import printable
 
@@ -64,7 +64,7 @@ def _asked(wanted: Wanted, ask: Ask) -> Draft:
                 raise
             complain(exc.lines[0])
             wanted = replace(wanted, token_env=_token())
-        except OtherOriginError as exc:
+        except ForeignServerError as exc:
             complain(exc.lines[0])
             wanted = replace(wanted, calls_url=_answer("URL for calls", exc.url))
     say(*draft.said)

@@ -16,16 +16,16 @@ from gateway.protocols.openapi.document.plan import OperationError
 SCHEME = re.compile(r"[^\x00-\x20\x7f]{1,256}")
 
 
-class Credential(NamedTuple):
+class DraftCredential(NamedTuple):
     """A credential for a security scheme: its YAML, and the variables it names with what belongs there."""
 
     yaml: str
     variables: Mapping[str, str]
 
 
-def credentials(name: str, document: Document, terms: Terms) -> dict[str, Credential]:
+def credentials(name: str, document: Document, terms: Terms) -> dict[str, DraftCredential]:
     """What operations that are chosen ask for, by security scheme: of alternatives the first that can be given."""
-    found: dict[str, Credential] = {}
+    found: dict[str, DraftCredential] = {}
     for partial in partial_operations(document):
         if isinstance(partial, Rejected) or reason_left_out(partial.operation, terms) is not None:
             continue
@@ -41,7 +41,7 @@ def credentials(name: str, document: Document, terms: Terms) -> dict[str, Creden
     return found
 
 
-def _credential(name: str, scheme: str, document: Document) -> Credential | None:
+def _credential(name: str, scheme: str, document: Document) -> DraftCredential | None:
     """A credential for a scheme; None if it is of a kind that the gateway cannot have."""
     declared = document.components.get("securitySchemes")
     try:
@@ -55,19 +55,19 @@ def _credential(name: str, scheme: str, document: Document) -> Credential | None
             return None
         case {"type": "apiKey", "in": "header" | "query" | "cookie" as where, "name": str(key)}:
             place = f"in: {where}, name: {quoted(key)}"
-            return Credential(f'api_key: {{{place}, value: "${{env:{variable}}}"}}', {variable: what})
+            return DraftCredential(f'api_key: {{{place}, value: "${{env:{variable}}}"}}', {variable: what})
         case {"type": "http", "scheme": str(word)} if word.lower() == "basic":
             user, password = f"{variable}_USER", f"{variable}_PASSWORD"
             yaml = f'basic: {{user: "${{env:{user}}}", password: "${{env:{password}}}"}}'
-            return Credential(yaml, {user: f"{what}: the user", password: f"{what}: the password"})
+            return DraftCredential(yaml, {user: f"{what}: the user", password: f"{what}: the password"})
         case {"type": "http", "scheme": str(word)} if word.lower() == "bearer":
-            return Credential(f'bearer: "${{env:{variable}}}"', {variable: f"{what}: a token"})
+            return DraftCredential(f'bearer: "${{env:{variable}}}"', {variable: f"{what}: a token"})
         case {"type": "oauth2" | "openIdConnect"}:
-            return Credential(f'bearer: "${{env:{variable}}}"', {variable: f"{what}: a token"})
+            return DraftCredential(f'bearer: "${{env:{variable}}}"', {variable: f"{what}: a token"})
     return None
 
 
-def auth(credentials: Mapping[str, Credential]) -> Iterator[str]:
+def auth(credentials: Mapping[str, DraftCredential]) -> Iterator[str]:
     """The YAML of the backend's credentials."""
     match list(credentials.items()):
         case []:

@@ -30,7 +30,7 @@ class TlsFiles:
     requires_client: bool = True
 
 
-class Entry(NamedTuple):
+class ClientCertificates(NamedTuple):
     """Which callers get in: whether a certificate is required, and the authorities that may have signed it, in DER."""
 
     mode: ssl.VerifyMode
@@ -43,7 +43,7 @@ class Handshake(ssl.SSLObject):
     # Called with OpenSSL's word for why the handshake failed, or `UNFINISHED` if the caller left or ran out of time in
     # the middle; not for callers that never sent a byte: they only probe the port.
     refused: Callable[[str], None] | None = None
-    entry: Entry | None = None  # of the moment it began
+    entry: ClientCertificates | None = None  # of the moment it began
     steps = 0  # the loop takes the first before anything has arrived, and another whenever something has
     is_over = False
 
@@ -78,7 +78,7 @@ class ServingContext(ssl.SSLContext):
     """
 
     _current: ssl.SSLContext
-    _entry: Entry
+    _entry: ClientCertificates
 
     def __new__(cls, files: TlsFiles) -> ServingContext:
         return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
@@ -90,7 +90,7 @@ class ServingContext(ssl.SSLContext):
             self._current, authorities = _context(files), _authorities(files.client_ca)
         except OSError as exc:  # ssl.SSLError is one
             raise ServerError(f"The certificates of server.tls cannot be used: {exc.strerror or exc}.") from exc
-        self._entry = Entry(self._current.verify_mode, authorities)
+        self._entry = ClientCertificates(self._current.verify_mode, authorities)
 
     def take(self, other: ServingContext) -> None:
         """Serves new connections with the certificates of the other one."""

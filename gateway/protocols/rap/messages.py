@@ -78,11 +78,11 @@ class _ImageItem(Struct, frozen=True, tag_field="type", tag="image", rename="cam
     media_type: str
 
 
-class _Message(Struct, frozen=True, tag_field="type"):
+class _WireMessage(Struct, frozen=True, tag_field="type"):
     group_id: str
 
 
-class _ToolResult(_Message, frozen=True, tag="tool_result"):
+class _WireResult(_WireMessage, frozen=True, tag="tool_result"):
     id: str
     text: str | None = None
     content: list[_TextItem | _ImageItem] | None = None
@@ -93,14 +93,14 @@ class _ToolResult(_Message, frozen=True, tag="tool_result"):
             raise ValueError("Object has neither `text` nor `content`")
 
 
-class Consent(_Message, frozen=True, tag="oauth"):
+class ConsentMessage(_WireMessage, frozen=True, tag="oauth"):
     """The user must consent at a URL first; the outcome comes later."""
 
     id: str
     auth_url: str
 
 
-class Choice(_Message, frozen=True, tag="user_choice"):
+class Choice(_WireMessage, frozen=True, tag="user_choice"):
     """The user must choose first, where `default` stands for a user who does not."""
 
     id: str
@@ -114,14 +114,14 @@ class Choice(_Message, frozen=True, tag="user_choice"):
             raise ValueError("`default` is not an index of `choices`")
 
 
-class Event(_Message, frozen=True, tag="subscription_event"):
+class Event(_WireMessage, frozen=True, tag="subscription_event"):
     """News of a subscription."""
 
     tool_call_id: str
     text: str
 
 
-class View(_Message, frozen=True, tag="view_update"):
+class ViewMessage(_WireMessage, frozen=True, tag="view_update"):
     """Something to show beside the conversation; it ends nothing."""
 
     view_type: str
@@ -135,24 +135,24 @@ class Refused(Struct, frozen=True, tag_field="type", tag="refused"):
     code: ErrorCode = ErrorCode.INVALID_REQUEST
 
 
-class Result(Struct, frozen=True):
+class ResultMessage(Struct, frozen=True):
     """The outcome of the call; with `subscription` the call has opened one, and this confirms it."""
 
     result: ToolResult
     subscription: bool
 
 
-Other = Consent | Choice | Event | View | Refused
-Callback = Result | Other
+Other = ConsentMessage | Choice | Event | ViewMessage | Refused
+Callback = ResultMessage | Other
 
 FOREIGN = Refused("it is about another call", ErrorCode.NOT_FOUND)
 UNKNOWN = Refused("its type is not known")
-_MESSAGES: Mapping[str, type[_ToolResult | Consent | Choice | Event | View]] = {
-    "tool_result": _ToolResult,
-    "oauth": Consent,
+_MESSAGES: Mapping[str, type[_WireResult | ConsentMessage | Choice | Event | ViewMessage]] = {
+    "tool_result": _WireResult,
+    "oauth": ConsentMessage,
     "user_choice": Choice,
     "subscription_event": Event,
-    "view_update": View,
+    "view_update": ViewMessage,
 }
 
 
@@ -210,8 +210,8 @@ def decode_callback(
         message = msgspec.convert(document, _MESSAGES[kind])
     except msgspec.ValidationError as exc:
         return Refused(_without_values(exc))
-    if isinstance(message, _ToolResult):
-        return Result(_read_result(message, decode, failure_patterns), message.subscription is True)
+    if isinstance(message, _WireResult):
+        return ResultMessage(_read_result(message, decode, failure_patterns), message.subscription is True)
     return message
 
 
@@ -221,7 +221,7 @@ def _without_values(exc: msgspec.ValidationError) -> str:
     return f"{'Unknown type' if wrong.startswith('Invalid value') else wrong}{at}{where}"
 
 
-def _read_result(message: _ToolResult, decode: Decode, failure_patterns: Sequence[re.Pattern[str]]) -> ToolResult:
+def _read_result(message: _WireResult, decode: Decode, failure_patterns: Sequence[re.Pattern[str]]) -> ToolResult:
     """The value of a result, of its `content` before its `text`; or the failure in its text."""
     items = message.content
     text = "\n".join([item.text for item in items if isinstance(item, _TextItem)]) if items else message.text or ""

@@ -37,7 +37,7 @@ def read_callback(body: bytes, own_id: bytes, own_group: bytes, how: bytes) -> t
     message = messages.decode_callback(
         body, own_id.decode(), own_group.decode(), decode=decode, failure_patterns=compiled
     )
-    if isinstance(message, messages.Result):
+    if isinstance(message, messages.ResultMessage):
         result = message.result
         return (
             jsontext.encode(result.value),
@@ -63,4 +63,4 @@ def _unpack_message(*parts: bytes) -> messages.Callback:
         failure=decode_json(failure, type=ToolFailure | None),
         value_bytes=len(value),
     )
-    return messages.Result(result, decode_json(subscription))
+    return messages.ResultMessage(result, decode_json(subscription))

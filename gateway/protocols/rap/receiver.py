@@ -70,15 +70,15 @@ class CallbackReceiver:
         else:
             message = callback.decode_callback(body, id_, group, decode=decode, failure_patterns=failure_patterns)
         match message:
-            case callback.Result(result, subscription):
+            case callback.ResultMessage(result, subscription):
                 return await self._end(key, id_, group, result, cancels=subscription, ended=ended)
-            case callback.Consent() | callback.Choice() if ended:
+            case callback.ConsentMessage() | callback.Choice() if ended:
                 return self._refuse_late(key)
-            case callback.Consent():
+            case callback.ConsentMessage():
                 return await self._ask_for_consent(key, message.auth_url)
             case callback.Choice():
                 return self._choose(key, id_, message)
-            case callback.Event() | callback.View():
+            case callback.Event() | callback.ViewMessage():
                 return None  # for a display that callers of the gateway do not have
             case callback.Refused(reason, code):
                 return self._refuse(key, reason, code)

@@ -33,7 +33,7 @@ DRAFTS = frozenset(
 _Name = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
-class _Tool(Struct, frozen=True, rename="camel"):
+class _ManifestTool(Struct, frozen=True, rename="camel"):
     name: _Name
     description: Annotated[str, Meta(min_length=1)]
     input_schema: JsonObject
@@ -43,11 +43,11 @@ class _Tool(Struct, frozen=True, rename="camel"):
 class _Manifest(Struct, frozen=True):
     name: _Name
     endpoint: str
-    tools: Annotated[list[_Tool], Meta(min_length=1)]
+    tools: Annotated[list[_ManifestTool], Meta(min_length=1)]
     description: str | None = None
 
 
-class _Top(Struct):
+class _ManifestMembers(Struct):
     """The members of a manifest, each as text."""
 
     name: Raw = Raw(b"null")
@@ -105,7 +105,7 @@ def _is_schema(schema: JsonObject) -> bool:
     return jsonschema_rs.meta.is_valid(schema)
 
 
-def _definition(manifest: _Manifest, tool: _Tool) -> ToolDefinition:
+def _definition(manifest: _Manifest, tool: _ManifestTool) -> ToolDefinition:
     # A dot or an @ in a name is part of it here, not where a toolkit ends or a version begins.
     identity = naming.tool_and_version(naming.word(tool.name), None, manifest.name)
     annotations = tool.annotations or {}
@@ -125,7 +125,7 @@ def _definition(manifest: _Manifest, tool: _Tool) -> ToolDefinition:
 def _within_bounds(text: bytes, builder: ListBuilder) -> Json:
     """The manifest without the tools that are too large for us, or too many. Raises JsonError."""
     try:
-        top = msgspec.json.decode(text, type=_Top)
+        top = msgspec.json.decode(text, type=_ManifestMembers)
     except msgspec.ValidationError:
         return None  # no object
     except (msgspec.DecodeError, RecursionError):

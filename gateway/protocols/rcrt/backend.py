@@ -26,7 +26,7 @@ from gateway.protocols.rcrt.client import RcrtClient, Timings
 from gateway.protocols.rcrt.discovery import Discovery
 from gateway.protocols.rcrt.pending import PendingCall, PendingCalls
 from gateway.protocols.rcrt.settings import RcrtBackendSettings
-from gateway.protocols.rcrt.stream import EventStream
+from gateway.protocols.rcrt.stream import BreadcrumbStream
 from gateway.upstream.admission import Lease
 from gateway.upstream.exchange import check_sent, note_broken_off
 from gateway.upstream.replica_url import BackendContext, Server
@@ -69,7 +69,7 @@ class RcrtBackend:
         self._change_due: asyncio.TimerHandle | None = None
         self._client = client = RcrtClient(name, settings, server, context.checker, timings)
         self._discovery = Discovery(client, settings, context.lists)
-        self._stream = EventStream(client, on_event=self._take_event, on_gap=lambda: self._pending.nudge())
+        self._stream = BreadcrumbStream(client, on_event=self._take_event, on_gap=lambda: self._pending.nudge())
         self._pending = PendingCalls(client, self._stream, context.outcomes, cleanup=settings.cleanup)
 
     @property

@@ -14,7 +14,7 @@ from gateway.protocols.common.fields import JSON_TYPE
 from gateway.protocols.rcrt.answers import AnswerError, BrokenAnswerError, check_type, decode, reason
 from gateway.protocols.rcrt.breadcrumbs import MAX_DEPTH, OWN_TAG, REQUEST_SCHEMAS, Breadcrumb, decode_crumb
 from gateway.protocols.rcrt.settings import RcrtBackendSettings
-from gateway.protocols.rcrt.tokens import Tokens
+from gateway.protocols.rcrt.tokens import RcrtTokens
 from gateway.upstream.replica_url import USER_AGENT, Server
 
 OUTPUTS = (b"output", b"result")  # members of a breadcrumb's context that hold what a tool returned
@@ -55,7 +55,7 @@ class RcrtClient:
         self.name = name
         self.server = server
         self.timings = timings
-        self.tokens = Tokens(settings, server)
+        self.tokens = RcrtTokens(settings, server)
         self.max_response_bytes = settings.max_response_bytes
         self._checker = checker
         self._request_schema = REQUEST_SCHEMAS[settings.request_schema]

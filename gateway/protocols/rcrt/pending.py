@@ -22,7 +22,7 @@ from gateway.net.client import Kind, TransportError
 from gateway.protocols.rcrt import breadcrumbs as rcrt
 from gateway.protocols.rcrt.answers import FAILURES, BrokenAnswerError
 from gateway.protocols.rcrt.client import RcrtClient
-from gateway.protocols.rcrt.stream import EventStream
+from gateway.protocols.rcrt.stream import BreadcrumbStream
 
 log = logging.getLogger("gateway.backends")
 
@@ -56,7 +56,7 @@ class PendingCall:
 class PendingCalls:
     """Looks for outcomes until they are found, given up, or no longer worth looking for."""
 
-    def __init__(self, client: RcrtClient, stream: EventStream, outcomes: Outcomes, *, cleanup: bool) -> None:
+    def __init__(self, client: RcrtClient, stream: BreadcrumbStream, outcomes: Outcomes, *, cleanup: bool) -> None:
         self._client = client
         self._timings = client.timings
         self._stream = stream

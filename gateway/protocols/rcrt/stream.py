@@ -46,7 +46,7 @@ def reconnect_wait_s(timings: Timings, attempt: int, lasted_s: float) -> float:
     return jittered(wait_s)
 
 
-class EventStream:
+class BreadcrumbStream:
     """Hands every breadcrumb event to `on_event`, and calls `on_gap` whenever some may have been missed."""
 
     def __init__(

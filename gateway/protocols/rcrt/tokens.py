@@ -28,7 +28,7 @@ TOKEN_TIMEOUT_S = 5.0  # calls wait for it
 MAX_TOKEN_BYTES = 64 * 1024
 
 
-class Tokens:
+class RcrtTokens:
     """What requests are authenticated with: the token of the settings, or else those of the server's own endpoint.
 
     None while the server issues none, as with its authentication switched off.

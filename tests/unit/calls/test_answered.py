@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gateway.calls.preference import Preference
-from gateway.calls.status import CANCELLED, NOT_KEPT, CallView, Consent
+from gateway.calls.status import CANCELLED, NOT_KEPT, CallView, ConsentPending
 from gateway.core.model import ToolFailure, ToolResult
 from tests.unit.desk import ADA, BOB, DONE, Desk, Now, desk
 
@@ -99,7 +99,7 @@ async def test_so_it_does_if_its_caller_has_left(it: Desk, backend: str) -> None
 async def test_so_it_does_if_it_has_waited_for_its_user(it: Desk) -> None:
     it.later.on_dispatch = lambda key: it.calls.challenge(key, CHALLENGE)
     kept = await it.ask(None)
-    assert (kept.status, kept.remembered) == (Consent(CHALLENGE), True)
+    assert (kept.status, kept.remembered) == (ConsentPending(CHALLENGE), True)
     async with asyncio.timeout(DEADLINE_S):
         joining = asyncio.create_task(it.ask(None))
         await asyncio.sleep(0)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gateway.calls.preference import Preference
-from gateway.calls.status import CallView, Consent
+from gateway.calls.status import CallView, ConsentPending
 from gateway.core.errors import ErrorCode, GatewayError, StateUnavailable
 from gateway.core.model import CallKey, ToolFailure, ToolResult, public_id
 from gateway.state.port import MAX_NOTE_BYTES, CallState
@@ -141,7 +141,7 @@ async def test_a_bug_of_ours_is_an_outcome_since_the_tool_may_have_run(
 async def test_a_call_waits_for_its_user_and_its_repetition_gets_the_result(it: Desk) -> None:
     kept = await it.ask(preference=AT_ONCE)
     assert await it.calls.challenge(kept.key, CHALLENGE)
-    assert (await it.ask()).status == await it.status_of_call("k") == Consent(CHALLENGE)
+    assert (await it.ask()).status == await it.status_of_call("k") == ConsentPending(CHALLENGE)
     key = kept.key
     assert await it.calls.consent_status(key) == "pending"
     assert await it.calls.settle(kept.key, DONE)
@@ -157,9 +157,9 @@ async def test_a_consent_asked_for_anew_is_shown_to_the_next_caller(it: Desk) ->
     assert await it.calls.challenge(named.key, CHALLENGE)
     for kept in (named, nameless):
         assert await it.calls.challenge(kept.key, newer)
-    assert (await it.ask()).status == await it.status_of_call("k") == Consent(newer)
+    assert (await it.ask()).status == await it.status_of_call("k") == ConsentPending(newer)
     again = await it.ask(None)
-    assert (again.id, again.status) == (nameless.id, Consent(newer))
+    assert (again.id, again.status) == (nameless.id, ConsentPending(newer))
     for kept in (named, nameless):
         assert await it.calls.settle(kept.key, DONE)
         assert not await it.calls.challenge(kept.key, CHALLENGE)
@@ -184,7 +184,7 @@ async def test_while_it_waits_the_same_question_without_an_id_joins_it(it: Desk)
     assert first.id != second.id  # neither waits for its user yet
     await it.calls.challenge(first.key, CHALLENGE)
     again = await it.ask(None)
-    assert (again.id, again.status, again.is_keyed) == (first.id, Consent(CHALLENGE), False)
+    assert (again.id, again.status, again.is_keyed) == (first.id, ConsentPending(CHALLENGE), False)
     for others in ({"caller": BOB}, {"user_id": "u"}, {"arguments": {"other": 1}}):
         assert (await it.ask(None, preference=AT_ONCE, **others)).id != first.id
     assert (await it.ask("k", preference=AT_ONCE)).id != first.id
@@ -198,7 +198,7 @@ async def test_it_joins_one_that_has_an_id_too(it: Desk) -> None:
     first = await it.ask("k", preference=AT_ONCE)
     await it.calls.challenge(first.key, CHALLENGE)
     again = await it.ask(None)
-    assert (again.id, again.status, again.joined) == (first.id, Consent(CHALLENGE), True)
+    assert (again.id, again.status, again.joined) == (first.id, ConsentPending(CHALLENGE), True)
     await it.calls.settle(first.key, DONE)
     for call_id in ("k", "k"):
         assert (await it.ask(call_id)).status == DONE
@@ -295,7 +295,7 @@ async def test_a_call_that_waits_for_its_user_does_not_outlast_anything(it: Desk
         asking = group.create_task(it.ask(timeout_s=0.05, cancel_on_timeout=True))
         await it.later.took.wait()
         await it.calls.challenge(it.later.dispatched[0].key, CHALLENGE)
-    assert (await asking).status == Consent(CHALLENGE)
+    assert (await asking).status == ConsentPending(CHALLENGE)
     await asyncio.sleep(0.1)
     assert it.later.cancelled == []
 
@@ -431,7 +431,7 @@ async def test_what_a_tool_server_brings_meanwhile_is_not_lost(it: Desk) -> None
     it.state.away = set()
     async with asyncio.timeout(DEADLINE_S):
         assert (await it.ask()).status == DONE
-        assert (await it.ask("k2")).status == Consent(CHALLENGE)
+        assert (await it.ask("k2")).status == ConsentPending(CHALLENGE)
 
 
 async def test_what_cannot_even_be_held_is_told_to_who_brings_it(it: Desk) -> None:

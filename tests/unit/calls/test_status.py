@@ -14,7 +14,7 @@ from gateway.calls.status import (
     GONE,
     NOT_FOUND,
     UNREMEMBERED,
-    Consent,
+    ConsentPending,
     refusal_of,
     result_of,
     status_of,
@@ -76,7 +76,7 @@ def test_a_record_says_how_its_call_stands() -> None:
     assert status_of(None) == NOT_FOUND
     for state in (CallState.REGISTERED, CallState.DISPATCHING, CallState.ACCEPTED):
         assert status_of(record(state)) is None
-    assert status_of(record(CallState.AWAITING_USER, note=asking)) == Consent({"id": "1", "url": "u"})
+    assert status_of(record(CallState.AWAITING_USER, note=asking)) == ConsentPending({"id": "1", "url": "u"})
     assert status_of(record(CallState.UNKNOWN, note=b"")) == UNREMEMBERED
     assert status_of(record(CallState.DONE, outcome=pack(PINNED))) == PINNED
 

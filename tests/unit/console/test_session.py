@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.console.session import ATTEMPT_S, Attempt, Cookies
+from gateway.console.session import ATTEMPT_S, Cookies, LoginAttempt
 from gateway.core.sealing import Sealer
 from tests.support.authenticators import Clock
 
@@ -34,7 +34,7 @@ def test_a_session_is_known_until_its_end() -> None:
 
 
 def test_a_login_that_began_too_long_ago_is_not_known() -> None:
-    clock, attempt = Clock(), Attempt.begin()
+    clock, attempt = Clock(), LoginAttempt.begin()
     ours = cookies(clock)
     value = value_of(ours.begin(attempt))
     clock.now += ATTEMPT_S - 1
@@ -45,7 +45,7 @@ def test_a_login_that_began_too_long_ago_is_not_known() -> None:
 
 def test_neither_cookie_passes_for_the_other() -> None:
     ours = cookies(Clock())
-    assert ours.principal(value_of(ours.begin(Attempt.begin()))) is None
+    assert ours.principal(value_of(ours.begin(LoginAttempt.begin()))) is None
     assert ours.attempt(value_of(ours.open_session("a\nb\nc"))) is None
 
 
@@ -73,5 +73,5 @@ def test_only_over_https_do_cookies_have_the_prefix() -> None:
 
 def test_the_challenge_is_that_of_the_specification() -> None:
     """Spec: RFC 7636, appendix B."""
-    attempt = Attempt("state", "nonce", "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk")
+    attempt = LoginAttempt("state", "nonce", "dBjftJeZ4CVP-mB92K27uhbUJU1p1r_wW1gFWFOEjXk")
     assert attempt.challenge == "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"

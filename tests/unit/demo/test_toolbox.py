@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.demo.toolbox import Context, Json, JsonObject, RefusedError, Tool, Toolbox, Version
+from gateway.demo.toolbox import Context, DemoTool, Json, JsonObject, NotRunError, Toolbox, Version
 
 
 async def nothing(_arguments: JsonObject, _context: Context) -> Json:
@@ -10,7 +10,7 @@ async def nothing(_arguments: JsonObject, _context: Context) -> Json:
 
 
 def toolbox(*versions: Version) -> Toolbox:
-    return Toolbox(Tool("Geo.Find", version, "Finds.", {"type": "object"}, None, nothing) for version in versions)
+    return Toolbox(DemoTool("Geo.Find", version, "Finds.", {"type": "object"}, None, nothing) for version in versions)
 
 
 RESOLUTIONS = [
@@ -44,6 +44,6 @@ UNRESOLVABLE = [
 
 @pytest.mark.parametrize("tool_id", UNRESOLVABLE)
 def test_an_id_that_names_no_version_of_a_tool_is_refused(tool_id: str) -> None:
-    with pytest.raises(RefusedError) as caught:
+    with pytest.raises(NotRunError) as caught:
         toolbox((9, 0, 0), (9, 1, 0), (10, 0, 0)).resolve(tool_id)
     assert caught.value.status == 400

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gateway.metrics import GaugeSample, Metrics, families, merge_samples
-from gateway.metrics.store import Counted, Store
+from gateway.metrics.store import Counted, MetricStore
 from tests.support.scraping import KNOWN, made, scraped
 
 pytestmark = pytest.mark.anyio
@@ -77,7 +77,7 @@ def test_thousands_of_rows_are_handed_over_in_parts() -> None:
     metrics = made(max_tools=3000)
     for number in range(3000):
         metrics.tool_call("mail", f"Mail.T{number}", "ok", 0.1, "key:ci")
-    supervisor, parts = Store(), 0
+    supervisor, parts = MetricStore(), 0
     while rows := metrics.store.take(1000):
         assert len(rows) <= 1000
         supervisor.add(rows, 3000)

@@ -12,7 +12,7 @@ from gateway.core.errors import ErrorCode, GatewayError
 from gateway.core.ports import ANONYMOUS, Caller
 from gateway.core.surfaces import OpenedListen
 from gateway.core.wire import Headers
-from gateway.pipeline.listeners import Listener, Listeners
+from gateway.pipeline.listeners import ChangeListener, Listeners
 from tests.unit.published import published
 
 pytestmark = pytest.mark.anyio
@@ -69,7 +69,7 @@ class Site:
         ip: str = IP,
         hears: bool = True,
         toolkit: str | None = None,
-    ) -> Listener:
+    ) -> ChangeListener:
         caller = Caller(principal=principal, scopes=frozenset(scopes.split()))
         return self.listeners.open(caller, ip, OpenedListen(Words(hears=hears), toolkit))  # type: ignore[arg-type]
 
@@ -81,7 +81,7 @@ async def site() -> AsyncIterator[Site]:
     await made.listeners.aclose()
 
 
-async def heard(listener: Listener) -> bytes | None:
+async def heard(listener: ChangeListener) -> bytes | None:
     async with asyncio.timeout(DEADLINE_S):
         return await listener.next()
 

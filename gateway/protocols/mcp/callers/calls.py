@@ -27,7 +27,7 @@ from gateway.protocols.mcp.callers.answers import McpEncoder, McpStream, RpcErro
 from gateway.protocols.mcp.callers.auth import Protection
 from gateway.protocols.mcp.callers.consent import UrlPrompt, opens_urls, unanswered
 from gateway.protocols.mcp.callers.listen import takes_events
-from gateway.protocols.mcp.callers.requests import MAX_ID, Message, is_id
+from gateway.protocols.mcp.callers.requests import MAX_ID, RpcMessage, is_id
 from gateway.protocols.mcp.callers.session_ids import Sealing, SessionIds, is_resumable
 from gateway.protocols.mcp.wire import (
     CALL_ID_MEMBER,
@@ -66,7 +66,7 @@ class CallReader:
         self._stream_after_s = stream_after_s
         self._task_after_s = task_after_s
 
-    def open(self, message: Message, head: Head, toolkit: str | None) -> Opened:
+    def open(self, message: RpcMessage, head: Head, toolkit: str | None) -> Opened:
         """Reads a call. `toolkit`: the only one whose tools can be called. Raises RpcError."""
         params = message.params
         name, arguments = params.get("name"), params.get("arguments", {})
@@ -100,7 +100,7 @@ class CallReader:
         options, hides = _options(message, meta, handover, reports=reports), not message.can_get_scopes
         return OpenedCall(encoder, call, hides, awaited, options)
 
-    def _prompt(self, message: Message, tool: str, call: ToolCall) -> tuple[UrlPrompt | None, Awaited | None]:
+    def _prompt(self, message: RpcMessage, tool: str, call: ToolCall) -> tuple[UrlPrompt | None, Awaited | None]:
         """How the user can be asked to open URLs, and what the caller brings back of it. Raises RpcError."""
         if message.version == MODERN:
             capabilities, state = message.params["_meta"][CAPABILITIES_MEMBER], message.params.get("requestState")
@@ -130,7 +130,7 @@ class CallReader:
             raise RpcError(PARAMS, "requestState is not of this call, or is too old.") from None
         return prompt.after(awaited), awaited
 
-    def _first_event_id(self, message: Message) -> Callable[[], bytes] | None:
+    def _first_event_id(self, message: RpcMessage) -> Callable[[], bytes] | None:
         """What makes the id of the event from which the answer to a call can be resumed; None: it cannot be."""
         session = message.session
         if session is None or not is_resumable(session, message.version):
@@ -177,7 +177,7 @@ def _call_of(request: JsonObject, ref: ToolRef) -> ToolCall:
         raise RpcError(PARAMS, exc.message) from None
 
 
-def _options(message: Message, meta: Json, handover: Handover | None, *, reports: bool) -> CallOptions:
+def _options(message: RpcMessage, meta: Json, handover: Handover | None, *, reports: bool) -> CallOptions:
     """A legacy call goes on if its caller leaves, and comes again under the same id of its session.
 
     Raises RpcError for a time to wait that is none.

@@ -27,7 +27,7 @@ ANYTHING: JsonObject = {}
 Schema = Any  # an object, or a boolean
 
 
-class _View(Struct, frozen=True):
+class _MembersView(Struct, frozen=True):
     """What a schema says of the members of an object. `is_closed`: it allows no others.
 
     A value that the schema allows has all of `required`, and those of `properties` that it has fit.
@@ -71,9 +71,9 @@ def without_header_names(schema: Schema) -> Schema:
     return result
 
 
-def _view(schema: Schema, root: JsonObject, depth: int) -> _View:
+def _view(schema: Schema, root: JsonObject, depth: int) -> _MembersView:
     if not isinstance(schema, dict) or depth > MAX_DEPTH:
-        return _View({}, (), is_closed=False)
+        return _MembersView({}, (), is_closed=False)
     is_ref_alone = is_before_2019(root) and isinstance(schema.get("$ref"), str)
     own = {"$ref": schema["$ref"]} if is_ref_alone else schema
     properties = dict(_object(own.get("properties")))
@@ -88,7 +88,7 @@ def _view(schema: Schema, root: JsonObject, depth: int) -> _View:
                 properties[name] = _property(name, views)
         in_all = set.intersection(*(set(view.required) for view in views))
         required |= dict.fromkeys(name for name in views[0].required if name in in_all)
-    return _View(properties, tuple(required), is_closed)
+    return _MembersView(properties, tuple(required), is_closed)
 
 
 def _groups(schema: JsonObject, root: JsonObject) -> Iterator[Sequence[Schema]]:
@@ -106,7 +106,7 @@ def _groups(schema: JsonObject, root: JsonObject) -> Iterator[Sequence[Schema]]:
         yield [branch, ANYTHING]
 
 
-def _property(name: str, views: Sequence[_View]) -> Json:
+def _property(name: str, views: Sequence[_MembersView]) -> Json:
     """What a member fits if its object fits one of the views."""
     schemas: list[Json] = []
     for view in views:

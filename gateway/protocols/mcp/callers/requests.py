@@ -30,7 +30,7 @@ MAX_VERSION = 64  # characters of one that is not known, which goes back
 MODERN_TEXT = MODERN.encode()
 
 
-class Message(Struct, frozen=True):
+class RpcMessage(Struct, frozen=True):
     """A request as JSON-RPC has it. `version` is the revision that it is answered in.
 
     `owner`: whose session it may be in (`owner_of`). `can_get_scopes`: its caller can act on being told that scopes are

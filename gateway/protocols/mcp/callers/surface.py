@@ -36,7 +36,7 @@ from gateway.protocols.mcp.callers.listen import open_listen
 from gateway.protocols.mcp.callers.requests import (
     MAX_ID,
     MODERN_TEXT,
-    Message,
+    RpcMessage,
     check_modern,
     is_id,
     needs_no_answer,
@@ -124,7 +124,7 @@ class McpSurface:
         with_slash = {} if path.endswith("/") else {f"{path}/": endpoint}
         below = {of_toolkit: replace(endpoint, route=of_toolkit)}
         self.endpoints: Mapping[str, Endpoint] = {path: endpoint, **with_slash, **below}
-        self._modern: dict[str, Callable[[Message, Head], Opened]] = {
+        self._modern: dict[str, Callable[[RpcMessage, Head], Opened]] = {
             "server/discover": self._discover,
             "tools/list": self._list,
             "tools/call": self._call,
@@ -133,7 +133,7 @@ class McpSurface:
             self._modern["subscriptions/listen"] = self._listen
         if task_after_s is not None:
             self._modern |= dict.fromkeys(mcp_tasks.METHODS, self._follow_up)
-        self._legacy: dict[str, Callable[[Message, Head], Opened]] = {
+        self._legacy: dict[str, Callable[[RpcMessage, Head], Opened]] = {
             "initialize": self._initialize,
             "ping": self._ping,
             "tools/list": self._list,
@@ -184,7 +184,7 @@ class McpSurface:
             answer = (self._modern if version == MODERN else self._legacy).get(method)
             if answer is None:
                 raise RpcError(NO_METHOD, "Method not found", status=404)
-            message = Message(id_, method, params, version, owner, session, can_get_scopes(caller))
+            message = RpcMessage(id_, method, params, version, owner, session, can_get_scopes(caller))
             return answer(message, head)
         except GatewayError as error:
             return RefusedOpening(self._encoder(version, id_, is_call=method == "tools/call"), error)
@@ -204,7 +204,7 @@ class McpSurface:
 
     # Methods.
 
-    def _discover(self, message: Message, head: Head) -> Opened:
+    def _discover(self, message: RpcMessage, head: Head) -> Opened:
         encoder = self._encoder(message.version, message.id)
         overview = {
             "supportedVersions": [MODERN],
@@ -230,7 +230,7 @@ class McpSurface:
         """The toolkit that the path names, if it names one."""
         return head.path[len(self._below) :] if head.path.startswith(self._below) else None
 
-    def _initialize(self, message: Message, head: Head) -> Opened:
+    def _initialize(self, message: RpcMessage, head: Head) -> Opened:
         offer = message.params.get("protocolVersion")
         version = offer if isinstance(offer, str) and offer in LEGACY else LEGACY[0]
         encoder = self._encoder(version, message.id)
@@ -243,23 +243,23 @@ class McpSurface:
         session = self._sessions.new(version, opens, message.owner)
         return self._with_instructions(encoder, overview, head, ((SESSION, session),))
 
-    def _ping(self, message: Message, head: Head) -> Opened:
+    def _ping(self, message: RpcMessage, head: Head) -> Opened:
         encoder = self._encoder(message.version, message.id)
         return Immediate(encoder=encoder, reply=encoder.respond({}))
 
-    def _list(self, message: Message, head: Head) -> Opened:
+    def _list(self, message: RpcMessage, head: Head) -> Opened:
         if message.params.get("cursor") is not None:  # all tools are on one page
             raise RpcError(PARAMS, "There is no page of that cursor.")
         encoder = McpEncoder(wire_version=message.version, id=message.id, is_call=False, is_exact=self._is_exact)
         return OpenedList(encoder, Selection(toolkit=self._toolkit(head), versions=self._versions))
 
-    def _listen(self, message: Message, head: Head) -> Opened:
+    def _listen(self, message: RpcMessage, head: Head) -> Opened:
         return open_listen(message.id, message.params, head, self._toolkit(head))
 
-    def _call(self, message: Message, head: Head) -> Opened:
+    def _call(self, message: RpcMessage, head: Head) -> Opened:
         return self._calls.open(message, head, self._toolkit(head))
 
-    def _follow_up(self, message: Message, head: Head) -> Opened:
+    def _follow_up(self, message: RpcMessage, head: Head) -> Opened:
         encoder = self._encoder(message.version, message.id)
         return mcp_tasks.METHODS[message.method](encoder, message.params)
 

@@ -46,7 +46,7 @@ EMPTY_CONTEXT = CallContext()
 LISTER = "anonymous"  # the principal whose session lists are asked for in
 
 
-class _DeniedError(Exception):
+class _UnknownSessionError(Exception):
     """The server does not know the session in which it was asked for a list."""
 
 
@@ -219,7 +219,7 @@ class McpBackend:
         await self._sessions.review(server, LISTER)
         try:
             return await self._pages(server, deadline, once_more=True)
-        except _DeniedError:
+        except _UnknownSessionError:
             return await self._pages(server, deadline)
 
     async def _pages(self, server: Server, deadline: float, *, once_more: bool = False) -> Reply:
@@ -234,7 +234,7 @@ class McpBackend:
                 peer, request, id_, deadline=deadline, max_body=MAX_LIST_BYTES, unread_bytes=SHORT_BYTES
             )
             if self._drop_if_denied(record, reply) is not None and once_more:
-                raise _DeniedError
+                raise _UnknownSessionError
             return reply
 
         reply = await all_pages(ask, self._read_page)

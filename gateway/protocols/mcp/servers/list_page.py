@@ -16,7 +16,7 @@ MAX_TTL_MS = 1e15
 NO_LIST = "its answer holds no list of tools"
 
 
-class Page(Struct, frozen=True):
+class ListPage(Struct, frozen=True):
     """What a page says beside its tools, whose text is between two places of the page; empty if it lists none.
 
     `failure`: why it is no page. `digest` is of its tools, in hex.
@@ -49,7 +49,7 @@ class _PageResponse(Struct):
 
 
 _read_response = msgspec.json.Decoder(_PageResponse).decode
-decode_page = msgspec.json.Decoder(Page).decode
+decode_page = msgspec.json.Decoder(ListPage).decode
 
 
 def is_page(body: bytes) -> bool:
@@ -72,16 +72,16 @@ def read_page(body: bytes) -> tuple[bytes, ...]:
             text = mended(body.removeprefix(BOM_UTF8))
             response, texts = _read_response(text), (text,)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return (encode(Page(failure=NO_LIST)),)
+        return (encode(ListPage(failure=NO_LIST)),)
     if (error := response.error) is not None:
-        return (encode(Page(failure=f"it answers tools/list with error {error.code}: {error.message[:200]}")),)
+        return (encode(ListPage(failure=f"it answers tools/list with error {error.code}: {error.message[:200]}")),)
     result = response.result
     if result is None or begin_of(result.tools) != b"[":
-        return (encode(Page(failure=NO_LIST)),)
+        return (encode(ListPage(failure=NO_LIST)),)
     inner = bytes(result.tools).strip()[1:-1].strip()
     begin = text.index(inner)  # where the same text stands before, it is as good
     digest = hashlib.sha256(inner).hexdigest()
-    return encode(Page("", result.cursor, _duration(result.ttl_ms), digest, begin, begin + len(inner))), *texts
+    return encode(ListPage("", result.cursor, _duration(result.ttl_ms), digest, begin, begin + len(inner))), *texts
 
 
 def _duration(value: Any) -> float | None:

@@ -28,7 +28,7 @@ CANCELLED = "The tool server has cancelled the call; the tool may have run."
 UNANSWERABLE = "The tool server asks for input that the gateway cannot give; the tool may have run."
 
 
-class Task(Struct, frozen=True):
+class ServerTask(Struct, frozen=True):
     """A task as its server says it stands."""
 
     id: str
@@ -66,7 +66,7 @@ class _TaskResponse(Struct):
 _read_response = msgspec.json.Decoder(_TaskResponse).decode
 
 
-def created(body: bytes) -> Task | None:
+def created(body: bytes) -> ServerTask | None:
     """The task that a call has become; None if the answer is another."""
     if len(body) > MAX_CREATED_BYTES or b'"task"' not in body:
         return None
@@ -76,13 +76,13 @@ def created(body: bytes) -> Task | None:
     return _task(response.result) if 0 < len(response.result.id) <= MAX_ID else None
 
 
-def task_in(body: bytes, task_id: str) -> Task | None:
+def task_in(body: bytes, task_id: str) -> ServerTask | None:
     """How a task stands by the answer to `tasks/get`; None if that does not tell."""
     response = _response(body)
     if response is None:
         return None
     if response.error is not None:
-        return Task(task_id, "", exists=False) if response.error.code == PARAMS else None
+        return ServerTask(task_id, "", exists=False) if response.error.code == PARAMS else None
     result = response.result
     return None if result is None or result.id != task_id else _task(result)
 
@@ -94,26 +94,26 @@ def _response(body: bytes) -> _TaskResponse | None:
         return None
 
 
-def _task(result: _TaskMembers) -> Task | None:
+def _task(result: _TaskMembers) -> ServerTask | None:
     if result.status not in STATUSES:
         return None
     poll_ms = result.poll_ms if type(result.poll_ms) in (int, float) else POLL_MS
-    return Task(result.id, result.status, min(max(poll_ms, LEAST_POLL_MS), MAX_POLL_MS) / 1000)
+    return ServerTask(result.id, result.status, min(max(poll_ms, LEAST_POLL_MS), MAX_POLL_MS) / 1000)
 
 
-def pause_s(task: Task, left_s: float, blind: int) -> float:
+def pause_s(task: ServerTask, left_s: float, blind: int) -> float:
     """How long to wait before the next look, after so many in a row that did not tell how the task stands."""
     if not task.is_working:
         return 0.0
     return min(task.poll_s * (1 << blind), left_s - LAST_LOOK_S if left_s > 2 * LAST_LOOK_S else left_s)
 
 
-def get(session: NegotiatedSession, id_: int, task: Task) -> WireRequest:
+def get(session: NegotiatedSession, id_: int, task: ServerTask) -> WireRequest:
     """Asks how a task stands."""
     return request(session, id_, "tasks/get", {"taskId": task.id})
 
 
-def cancel(session: NegotiatedSession, id_: int, task: Task) -> WireRequest:
+def cancel(session: NegotiatedSession, id_: int, task: ServerTask) -> WireRequest:
     """Says that a task is not waited for any more."""
     return request(session, id_, "tasks/cancel", {"taskId": task.id})
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from gateway.net.client import Kind, TransportError
 from gateway.protocols.mcp.servers import task_messages as mcp_server_tasks
 from gateway.protocols.mcp.servers.channel import McpChannel, McpReply, Peer
-from gateway.protocols.mcp.servers.task_messages import Task
+from gateway.protocols.mcp.servers.task_messages import ServerTask
 
 LOOK_S = 10.0  # for one look at a task
 MAX_BLIND = 5  # looks in a row that do not tell how a task stands; the server may be restarting
@@ -33,7 +33,7 @@ class McpTasks:
         self._channel = channel
         self._ids = ids
 
-    async def outcome(self, task: Task, terms: TaskTerms) -> McpReply:
+    async def outcome(self, task: ServerTask, terms: TaskTerms) -> McpReply:
         """The answer that shows a task to be over or to wait for its user, who cannot answer in time.
 
         A task that is left before it is over is cancelled. Raises TransportError, which counts as sent.
@@ -49,7 +49,7 @@ class McpTasks:
             if not is_over:
                 self._channel.tell(terms.peer, mcp_server_tasks.cancel(terms.peer.session, next(self._ids), task))
 
-    async def _look(self, task: Task, terms: TaskTerms) -> tuple[Task, McpReply]:
+    async def _look(self, task: ServerTask, terms: TaskTerms) -> tuple[ServerTask, McpReply]:
         """Waits as the server wants, then asks how a task stands until it says so. Raises TransportError."""
         for blind in range(MAX_BLIND):
             await asyncio.sleep(mcp_server_tasks.pause_s(task, terms.deadline - monotonic(), blind))
@@ -67,7 +67,7 @@ class McpTasks:
             return seen, replace(reply, is_task=True)
         raise TransportError(Kind.CLOSED, "The server does not say how the task stands.", sent=True)
 
-    async def _ask(self, task: Task, terms: TaskTerms) -> McpReply:
+    async def _ask(self, task: ServerTask, terms: TaskTerms) -> McpReply:
         id_ = next(self._ids)
         request, deadline = (
             mcp_server_tasks.get(terms.peer.session, id_, task),

@@ -161,7 +161,7 @@ def _text(holder: Json, name: str) -> str:
 ILLEGAL = re.compile(r"[\x00-\x20\x7f\\?#{}]")
 
 
-class _Server(NamedTuple):
+class _ServerUrl(NamedTuple):
     """`origin` is `https://host:port` in lower case, empty if relative; `path` has no slash at its end."""
 
     origin: str
@@ -182,7 +182,7 @@ class Servers:
         self._origin = _origin(own)
         self._has_path = own.path.strip("/") != ""
         self._reason = ""  # why the document's server cannot be used, where it matters
-        self._server = _Server("", "")
+        self._server = _ServerUrl("", "")
         try:
             self._server, origins = self._choose(listed)
         except OperationError as exc:
@@ -217,9 +217,9 @@ class Servers:
             raise OperationError(reason)
         return ""
 
-    def _choose(self, listed: Json) -> tuple[_Server, set[str]]:
+    def _choose(self, listed: Json) -> tuple[_ServerUrl, set[str]]:
         """The server at the backend's own origin, else the first; and the origins of all. Raises OperationError."""
-        servers: list[_Server] = []
+        servers: list[_ServerUrl] = []
         wrong: OperationError | None = None
         for entry in listed if isinstance(listed, list) else []:
             try:
@@ -229,9 +229,9 @@ class Servers:
         if not servers and wrong is not None:
             raise wrong
         own = (server for server in servers if server.origin == self._origin)
-        return next(own, servers[0] if servers else _Server("", "")), {server.origin for server in servers}
+        return next(own, servers[0] if servers else _ServerUrl("", "")), {server.origin for server in servers}
 
-    def _read(self, entry: Json) -> _Server:
+    def _read(self, entry: Json) -> _ServerUrl:
         url = entry.get("url") if isinstance(entry, dict) else None
         if not isinstance(url, str):
             raise OperationError("It has a server without a url.")
@@ -248,7 +248,7 @@ class Servers:
             raise OperationError(f"It has a server with the variable {unknown[1][:MAX_URL]!r}, which has no value.")
         if ILLEGAL.search(path) or any(segment in (".", "..", "") for segment in path.split("/")[1:]):
             raise OperationError(f"It has a server with the path {path[:MAX_URL]!r}, which cannot be used.")
-        return _Server(origin, path)
+        return _ServerUrl(origin, path)
 
     def _value(self, name: str, declared: Json) -> str:
         """The value of a variable in the URL of a server: the operator's, or the document's own; else it is left."""

@@ -30,7 +30,7 @@ class _UncoveredError(Exception):
     """An alternative that takes a credential nobody has; the text says which."""
 
 
-class _Credential(NamedTuple):
+class _SchemeCredential(NamedTuple):
     """One credential: where it goes, and whose it is."""
 
     where: Place
@@ -119,7 +119,7 @@ def _cover(alternative: JsonObject, document: Document, terms: Terms) -> tuple[A
     return Access(schemes=schemes, keys=keys, lent=lent), requires
 
 
-def _credential(name: str, scheme: JsonObject, terms: Terms) -> _Credential:
+def _credential(name: str, scheme: JsonObject, terms: Terms) -> _SchemeCredential:
     """Who has a credential for a scheme, the caller if the operator says so. Raises _UncoveredError."""
     key_place = _key_place(scheme)
     if name in terms.lent_tokens or name in terms.lent_secrets:
@@ -127,11 +127,11 @@ def _credential(name: str, scheme: JsonObject, terms: Terms) -> _Credential:
         id_ = terms.lent_secrets[name] if is_secret else terms.lent_tokens[name]
         if key_place is not None:
             where, key_name = key_place
-            return _Credential(
+            return _SchemeCredential(
                 where, key_name, LentCredential(id=id_, is_secret=is_secret, where=where, name=_name(scheme))
             )
         if _takes_bearer(scheme):
-            return _Credential(*BEARER, LentCredential(id=id_, is_secret=is_secret))
+            return _SchemeCredential(*BEARER, LentCredential(id=id_, is_secret=is_secret))
         raise _UncoveredError(f"{name} needs a credential that callers cannot supply")
     own = _own_credential(name, scheme, key_place, terms)
     if own is None:
@@ -141,13 +141,13 @@ def _credential(name: str, scheme: JsonObject, terms: Terms) -> _Credential:
 
 def _own_credential(
     name: str, scheme: JsonObject, key_place: tuple[Place, str] | None, terms: Terms
-) -> _Credential | None:
+) -> _SchemeCredential | None:
     """The backend's own credential for a scheme."""
     if terms.auth == "schemes":
         key = None if key_place is None else KeyPlace(where=key_place[0], name=_name(scheme), scheme=name)
-        return _Credential(*(key_place or BEARER), key=key) if name in terms.schemes else None
+        return _SchemeCredential(*(key_place or BEARER), key=key) if name in terms.schemes else None
     if terms.auth == "api_key" and not terms.auth_in and key_place is not None:
-        return _Credential(*key_place, key=KeyPlace(where=key_place[0], name=_name(scheme)))
+        return _SchemeCredential(*key_place, key=KeyPlace(where=key_place[0], name=_name(scheme)))
     place = _own_place(terms)
     if key_place is not None:
         fits = place == key_place
@@ -155,7 +155,7 @@ def _own_credential(
         fits = terms.auth == "basic"
     else:
         fits = place == BEARER and terms.auth != "basic" and _takes_bearer(scheme)
-    return _Credential(*place) if place is not None and fits else None
+    return _SchemeCredential(*place) if place is not None and fits else None
 
 
 def _own_place(terms: Terms) -> tuple[Place, str] | None:

@@ -37,10 +37,10 @@ INNER_SCHEMAS |= {"allOf", "anyOf", "oneOf", "not", "if", "then", "else"}
 
 def to_openapi3(root: JsonObject) -> JsonObject:
     """The document in 3.0; the given one stays as it is."""
-    return _Conversion(root).document()
+    return _SwaggerConversion(root).document()
 
 
-class _Conversion:
+class _SwaggerConversion:
     def __init__(self, root: JsonObject) -> None:
         self._root = root
         self._consumes = _texts(root.get("consumes"))

@@ -41,7 +41,7 @@ def decode_yaml(text: str) -> Json:
     except yaml.reader.ReaderError as exc:
         raise YamlTextError("it holds a control character, which YAML does not allow") from exc
     try:
-        return _Builder(parser, FREE_SIZE + MAX_GROWTH * len(text)).document()
+        return _ValueBuilder(parser, FREE_SIZE + MAX_GROWTH * len(text)).document()
     except yaml.MarkedYAMLError as exc:
         raise YamlTextError(_explained(exc)) from exc
     except (yaml.YAMLError, ValueError, OverflowError) as exc:  # `\UFFFFFFFF`, or half a surrogate pair
@@ -71,7 +71,7 @@ class _Open:
         self.merged: list[JsonObject] = []  # what `<<` adds
 
 
-class _Builder:
+class _ValueBuilder:
     """Makes values of the events of a parser, without recursion."""
 
     def __init__(self, parser: Any, most: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.cli.drafting.asking import ask
-from gateway.cli.drafting.draft import Draft, OtherOriginError, Wanted, checked
+from gateway.cli.drafting.draft import Draft, ForeignServerError, Wanted, checked
 from gateway.cli.output import CommandError
 from tests.streams import accepting
 from tests.unit.cli.drafting.answering import answering, json_page
@@ -99,7 +99,7 @@ async def test_no_request_goes_to_an_origin_that_only_the_document_names(
         named = {"url": server.format(port=port), "variables": variables}
         async with answering({"/openapi.json": json_page(document([named]))}) as site:
             for path in ("", "/openapi.json"):
-                with pytest.raises(OtherOriginError) as refused:
+                with pytest.raises(ForeignServerError) as refused:
                     await ask(site.wanted(path, **token))
                 url = f"http://127.0.0.1:{port}"
                 assert (refused.value.url.removesuffix("/v1"), refused.value.code) == (url, 2)
@@ -107,7 +107,7 @@ async def test_no_request_goes_to_an_origin_that_only_the_document_names(
             draft = await ask(site.wanted("", calls_url=url, **token))
             assert settings(draft, tmp_path).url == url
         in_file = document([named | {"url": url}])
-        with pytest.raises(OtherOriginError) if has_token else contextlib.nullcontext():
+        with pytest.raises(ForeignServerError) if has_token else contextlib.nullcontext():
             await drafted(tmp_path, in_file, **token)
     assert elsewhere.connections == 0
 

@@ -48,7 +48,7 @@ def posted(kind: str, **members: Any) -> Callback:
 
 def test_a_message_may_begin_with_one_byte_order_mark() -> None:
     mark, body = b"\xef\xbb\xbf", json.dumps(message("tool_result", text="x")).encode()
-    assert isinstance(read(body), callback.Result)
+    assert isinstance(read(body), callback.ResultMessage)
     assert read(mark + body) == read(body)
     for none in (mark, mark + mark + body, mark[1:] + body, b" " + mark + body):
         assert isinstance(read(none), Refused)
@@ -63,8 +63,8 @@ def test_a_message_means_what_the_example_says(example: dict[str, Any]) -> None:
         tuple(example.get("failure_patterns", ())),
     )
     assert isinstance(found, getattr(callback, kind))
-    if isinstance(found, callback.Result):
-        assert found == msgspec.convert(fields, callback.Result)
+    if isinstance(found, callback.ResultMessage):
+        assert found == msgspec.convert(fields, callback.ResultMessage)
         assert canonical(found.result.value) == canonical(fields["result"].get("value"))
     else:
         assert {name: getattr(found, name) for name in fields} == fields
@@ -171,7 +171,7 @@ def test_a_pattern_looks_at_the_beginning_of_a_long_text() -> None:
     text = "x" * callback.MAX_SEARCHED + "Command cancelled."
     body = json.dumps(message("tool_result", text=text)).encode()
     found = read(body, patterns=("x+Command cancelled",))
-    assert isinstance(found, callback.Result)
+    assert isinstance(found, callback.ResultMessage)
     assert found.result.value == text
 
 

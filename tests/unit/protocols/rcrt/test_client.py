@@ -15,7 +15,7 @@ from gateway.net.client import Kind, TransportError
 from gateway.offload import ChildTasks
 from gateway.protocols.rcrt.answers import AnswerError, BrokenAnswerError
 from gateway.protocols.rcrt.client import RcrtClient, Timings
-from gateway.protocols.rcrt.tokens import Tokens
+from gateway.protocols.rcrt.tokens import RcrtTokens
 from gateway.upstream.replica_url import Server as ToolServer
 from tests.unit.net.client.scripted import Script, Server, pooled, serving
 from tests.unit.protocols.rcrt.crumbs import AGENT, OWNER, rcrt_settings
@@ -53,7 +53,7 @@ async def facing(script: Script, path: str = "", **keys: Any) -> AsyncIterator[t
         at = ToolServer(server.url + path, pool, PATIENCE_S)
         settings = rcrt_settings(at.url, max_response="4KiB", **keys)
         client = RcrtClient("crumbs", settings, at, ChildTasks(memory_bytes=0), Timings())
-        client.tokens = Tokens(settings, at, clock, clock.wall)
+        client.tokens = RcrtTokens(settings, at, clock, clock.wall)
         yield client, server, clock
 
 

@@ -15,7 +15,7 @@ from gateway.net.client import Pool
 from gateway.offload import ChildTasks
 from gateway.protocols.rcrt.breadcrumbs import Breadcrumb
 from gateway.protocols.rcrt.client import RcrtClient, Timings
-from gateway.protocols.rcrt.stream import EventStream, reconnect_wait_s
+from gateway.protocols.rcrt.stream import BreadcrumbStream, reconnect_wait_s
 from gateway.upstream.replica_url import Server as ToolServer
 from tests.unit.net.client.scripted import DEADLINE_S, Peer, Script, Server, serving
 from tests.unit.protocols.rcrt.conftest import Crumbs
@@ -51,13 +51,15 @@ class Heard:
 
 
 @asynccontextmanager
-async def listening(script: Script, timings: Timings = FAST_POLL) -> AsyncIterator[tuple[EventStream, Heard, Server]]:
+async def listening(
+    script: Script, timings: Timings = FAST_POLL
+) -> AsyncIterator[tuple[BreadcrumbStream, Heard, Server]]:
     heard = Heard()
     async with serving(script) as server, aclosing(Pool(server.origin, LIMITS)) as pool:
         at = ToolServer(server.url, pool, DEADLINE_S)
         settings = rcrt_settings(server.url, auth={"bearer": "t"}, max_response="1KiB")
         client = RcrtClient("crumbs", settings, at, ChildTasks(memory_bytes=0), timings)
-        stream = EventStream(client, on_event=heard.crumbs.append, on_gap=heard.gap)
+        stream = BreadcrumbStream(client, on_event=heard.crumbs.append, on_gap=heard.gap)
         async with aclosing(stream):
             stream.start()
             yield stream, heard, server

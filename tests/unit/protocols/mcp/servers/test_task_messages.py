@@ -13,11 +13,11 @@ from gateway.core.model import Json, ToolFailure, ToolResult
 from gateway.protocols.common.replies import BrokenReplyError
 from gateway.protocols.mcp.servers import results as mcp_results
 from gateway.protocols.mcp.servers import task_messages as mcp_server_tasks
-from gateway.protocols.mcp.servers.task_messages import MAX_CREATED_BYTES, Task
+from gateway.protocols.mcp.servers.task_messages import MAX_CREATED_BYTES, ServerTask
 from gateway.upstream.consent_links import is_https_or_loopback
 from tests.unit.protocols.common.answers import invocation
 
-WORKING = Task("t", "working", poll_s=2.0)
+WORKING = ServerTask("t", "working", poll_s=2.0)
 
 
 def told(result: Json) -> bytes:
@@ -43,7 +43,7 @@ INTERVALS = [
 
 @pytest.mark.parametrize(("said", "poll_s"), INTERVALS)
 def test_mcp_71_the_server_says_when_it_is_asked_again_within_limits(said: Any, poll_s: float) -> None:
-    assert mcp_server_tasks.created(told(task(pollIntervalMs=said))) == Task("t", "working", poll_s)
+    assert mcp_server_tasks.created(told(task(pollIntervalMs=said))) == ServerTask("t", "working", poll_s)
 
 
 NO_TASKS = [
@@ -84,7 +84,7 @@ PAUSES = [(60.0, 0, 2.0), (60.0, 3, 16.0), (1.5, 0, 1.0), (0.5, 0, 0.5), (-1.0, 
 @pytest.mark.parametrize(("left_s", "blind", "pause_s"), PAUSES)
 def test_mcp_71_the_last_look_comes_before_the_deadline(left_s: float, blind: int, pause_s: float) -> None:
     assert mcp_server_tasks.pause_s(WORKING, left_s, blind) == pause_s
-    assert mcp_server_tasks.pause_s(Task("t", "completed"), left_s, blind) == 0
+    assert mcp_server_tasks.pause_s(ServerTask("t", "completed"), left_s, blind) == 0
 
 
 def ended(*, idempotent: bool = False, **members: Any) -> ToolResult:
