@@ -259,6 +259,10 @@ class Receiver(Protocol):
         """
         ...
 
+    def may_be_message(self, body: bytes) -> bool:
+        """Whether a body can be a message of some call, as far as is told at once and without knowing that call."""
+        ...
+
 
 class DeferredBackend(_AnyBackend, Protocol):
     """An adapter to a tool server that accepts a call now and answers it later.

@@ -22,7 +22,6 @@ from gateway.core.sealing import Digester, hashed, hashers
 from gateway.core.tracing import Trace
 from gateway.core.wire import Body
 from gateway.pipeline.request import Request
-from gateway.protocols.rap import messages as callback
 from gateway.state.port import DONE, Record, State
 
 log = logging.getLogger("gateway.callbacks")
@@ -116,7 +115,7 @@ class Callbacks:
         except StateUnavailable:
             if body is None:
                 return ErrorCode.PAYLOAD_TOO_LARGE
-            if not callback.may_take_long(body) and not callback.is_message(body):
+            if not self._absent(request.backend).may_be_message(body):
                 return ErrorCode.INVALID_REQUEST
             later = partial(self._receive_later, key, run, body, content_type)
             return None if self._backlog.hold(key, size, later) else ErrorCode.BACKEND_UNAVAILABLE

@@ -96,6 +96,9 @@ class CallbackReceiver:
         except OffloadError:
             return None
 
+    def may_be_message(self, body: bytes) -> bool:
+        return callback.may_take_long(body) or callback.is_message(body)
+
     def _check_type(self, content_type: str | None) -> None:
         """Takes any content type: the work is done, and refusing its result would lose it."""
         is_json = content_type is not None and content_type.partition(";")[0].strip().lower() == JSON

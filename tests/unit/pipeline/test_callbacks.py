@@ -19,6 +19,7 @@ from gateway.core.wire import Head
 from gateway.pipeline.callbacks import Callbacks, CallbackTokens
 from gateway.pipeline.request import Request
 from gateway.protocols.otc.surface import REST
+from gateway.protocols.rap.messages import is_message
 from gateway.state.memory import MemoryState
 from gateway.state.port import NewCall, State, StateLimits
 from tests.unit.desk import desk
@@ -95,6 +96,9 @@ class Reader:
     ) -> None:
         assert (run, ended) == (RUN, False)
         self.read.append((decode, [pattern.pattern for pattern in failure_patterns]))
+
+    def may_be_message(self, body: bytes) -> bool:
+        return is_message(body)
 
 
 def callbacks_at(state: State, backlog: Backlog, **receivers: Reader) -> Callbacks:
