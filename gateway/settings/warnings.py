@@ -18,7 +18,8 @@ KEYLESS = (
 )
 SPOKEN: Mapping[str, frozenset[str]] = {  # for keys of routes that only some protocols heed: these
     key: frozenset(word for word, protocol in PROTOCOLS.items() if key in protocol.route_keys)
-    for key in sorted({key for protocol in PROTOCOLS.values() for key in protocol.route_keys})
+    for key in RouteSettings.model_fields
+    if any(key in protocol.route_keys for protocol in PROTOCOLS.values())
 }
 UNWRITTEN = RouteSettings(tools=ANY, backend=ANY)  # as a route is that has none of them
 

@@ -20,7 +20,7 @@ from tests.bench.subjects import FEW_TOOLS
 from tests.bench.verdicts import Line, lines
 
 COLUMNS = ("subject", "conns", "CPU us/call", "(min-max)", "calls/s", "busy", "p50 ms", "p99 ms", "x echo")
-DISTRIBUTIONS = ("toolgate", "uvicorn", "uvloop", "httptools", "msgspec", "pyjwt", "cryptography", "redis")
+DISTRIBUTIONS = ("toolgate-gateway", "uvicorn", "uvloop", "httptools", "msgspec", "pyjwt", "cryptography", "redis")
 NAMED = 5  # disturbed rows in the report; all are in the JSON
 ROW = "{:<30}{:>6}{:>13}{:>15}{:>10}{:>7}{:>9}{:>9}{:>8}"
 MEMORY = "{:<30}{:>10}{:>21}"

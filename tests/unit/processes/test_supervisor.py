@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import cast
 
 import pytest
@@ -12,8 +12,17 @@ from gateway.processes.slot import WorkerSlot
 from gateway.processes.supervisor import Supervisor
 from gateway.settings import Config
 from gateway.settings.load import read
+from tests.support.terminal import own_logging
 
 pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    """A supervisor sets up the logging of its process, which is that of the tests."""
+    with own_logging():
+        yield
+
 
 TEXT = "auth: none\nserver: {workers: 2}\nstate: {url: 'redis://127.0.0.1:1'}\n"
 NOTHING: Callable[[], None] = lambda: None  # noqa: E731 - happens meanwhile
