@@ -93,8 +93,8 @@ async def test_a_caller_takes_no_more_of_redis_than_is_left_for_others(
         room = 12 * RESULT_BYTES
         redis.config_set("maxmemory", redis.info("memory")["used_memory"] + room)
         kept = []
-        for principal in ("greedy", "another"):
-            for _ in range(12):
+        for principal, calls in (("greedy", 12), ("another", 3)):  # with more of them, Redis itself would be full
+            for _ in range(calls):
                 key = (await began(state, call(principal=principal), ACCEPTED)).key
                 try:
                     assert await state.settle(key, bytes(RESULT_BYTES))
