@@ -74,13 +74,13 @@ async def _look_at_state(config: Config) -> JsonObject:
     address = None if config.state is None else config.state.address
     if config.state is None or address is None:
         return {"kept_in": "memory", "up": True, "cause": None, "version": None, "warnings": []}
-    found = await factories.look_at_redis(config.state, address)
+    findings = await factories.look_at_redis(config.state, address)
     return {
         "kept_in": repr(address),
-        "up": found.cause is None,
-        "cause": found.cause,
-        "version": found.version,
-        "warnings": found.warnings,
+        "up": findings.cause is None,
+        "cause": findings.cause,
+        "version": findings.version,
+        "warnings": findings.warnings,
     }
 
 

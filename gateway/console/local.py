@@ -86,8 +86,8 @@ class LocalView(Answering):
         return session_of(self._current.generation().config, self._public_url())
 
     async def _overview(self, about: JsonObject) -> JsonObject:
-        known = await overview.about_gateway(self._current.generation(), self._state, self._issuers.status())
-        return overview.about_process(self._health.status, self._metrics, self._history) | known
+        shared_part = await overview.about_gateway(self._current.generation(), self._state, self._issuers.status())
+        return overview.about_process(self._health.status, self._metrics, self._history) | shared_part
 
     async def _backends(self, about: JsonObject) -> JsonObject:
         return backends.backends(self._current.generation(), self._state)

@@ -16,7 +16,7 @@ KEYLESS = (
     "state.keys is not set: only this process can read what it stores in Redis, and only until it restarts; "
     "a call that is repeated after that runs again"
 )
-SPOKEN: Mapping[str, frozenset[str]] = {  # for keys of routes that only some protocols heed: these
+HEEDED_BY: Mapping[str, frozenset[str]] = {  # for keys of routes that only some protocols heed: these
     key: frozenset(word for word, protocol in PROTOCOLS.items() if key in protocol.route_keys)
     for key in RouteSettings.model_fields
     if any(key in protocol.route_keys for protocol in PROTOCOLS.values())
@@ -156,6 +156,6 @@ def _of_route(config: Config, route: RouteSettings) -> Iterator[str]:
     protocol = config.backends[route.backend].protocol
     if protocol == "openapi" and route.validate_output == "fail":
         yield "validate_output is fail: a successful call fails if its result does not fit the API's own document"
-    for name, spoken in SPOKEN.items():
-        if protocol not in spoken and getattr(route, name) != getattr(UNWRITTEN, name):
-            yield f"{name} has no effect on tools of {protocol}, only on those of {_and(sorted(spoken))}"
+    for name, protocols in HEEDED_BY.items():
+        if protocol not in protocols and getattr(route, name) != getattr(UNWRITTEN, name):
+            yield f"{name} has no effect on tools of {protocol}, only on those of {_and(sorted(protocols))}"
